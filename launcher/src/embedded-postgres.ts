@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { prepareBinaries } from './postgres/binaries.ts';
+import { ensureCluster, readPassword } from './postgres/cluster.ts';
+import { exists, until } from './postgres/files.ts';
+import { type Home, findHome } from './postgres/home.ts';
+import { findPostmaster, removeStalePidFile, stopPostmaster } from './postgres/postmaster.ts';
+import { type Server, ServerFailed, hasExited, launch, logTail } from './postgres/server.ts';
+
+const START_LIMIT_MS = 300_000;
+const RETRY_LIMIT_MS = 30_000;
+const RETRY_PAUSE_MS = 50;
+
+export interface EmbeddedPostgresOptions {
+  /** The folder for the cluster, its password and its log; created if missing. */
+  readonly directory: string;
+  readonly log: (message: string) => void;
+  /** PostgreSQL settings beyond the usual ones, for a server that is started here; one that is adopted keeps its own. */
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+export interface EmbeddedPostgres {
+  /** The superuser's connection URL. It holds the password: do not log it. */
+  readonly url: string;
+  /** Whether the server was running already, left behind by a process that was killed. */
+  readonly adopted: boolean;
+  /** Stops the server within 8 s, or kills it (no committed data is lost). Close all connections first. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Runs the PostgreSQL that npm brought along on the cluster in `options.directory`, which is created at the first start.
+ * Returns when the server accepts connections. It listens on 127.0.0.1 only, outlives this process if that is killed,
+ * and is then adopted by the next start. Throws, with the last lines of PostgreSQL's log, when it cannot be started.
+ */
+export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+  const { log, settings = {} } = options;
+  const home = await findHome(options.directory, log);
+  if (await exists(home.cluster)) {
+    const adopted = await adopt(home, log);
+    if (adopted !== undefined) return adopted;
+  }
+  const binaries = await prepareBinaries(home.account, home.directory);
+  if (!(await exists(home.cluster))) log(`creating the database in ${home.cluster}`);
+  await ensureCluster(home, binaries, settings['fsync'] !== 'off');
+  await home.settled();
+  const retryUntil = performance.now() + RETRY_LIMIT_MS;
+  for (;;) {
+    const adopted = await adopt(home, log);
+    if (adopted !== undefined) return adopted;
+    try {
+      return await started(home, await launch(home, binaries, settings, START_LIMIT_MS), log);
+    } catch (error) {
+      if (!(error instanceof ServerFailed) || !error.passing || performance.now() > retryUntil) throw error;
+    }
+    await sleep(RETRY_PAUSE_MS);
+  }
+}
+
+/** Takes over the postmaster that runs on `home`, waiting for it to be ready. Undefined: there is none (any more). */
+async function adopt(home: Home, log: (message: string) => void): Promise<EmbeddedPostgres | undefined> {
+  let found = await findPostmaster(home.cluster);
+  const settled = await until(async () => {
+    found = await findPostmaster(home.cluster);
+    return found.state === 'running' ? found.status === 'ready' : found.state !== 'unwritten';
+  }, START_LIMIT_MS);
+  if (!settled) {
+    const tail = await logTail(home.logFile);
+    throw new Error(`PostgreSQL runs, but is not ready after ${START_LIMIT_MS / 1000} s\n${home.logFile}:\n${tail}`);
+  }
+  if (found.state === 'stale') await removeStalePidFile(home.cluster, found.text);
+  if (found.state !== 'running') return undefined;
+  const { pid, port } = found;
+  const url = urlFor(port, await readPassword(home));
+  log(`adopted the running PostgreSQL (process ${pid}, port ${port})`);
+  return { url, adopted: true, stop: once(async () => stopPostmaster(pid, home.cluster)) };
+}
+
+async function started(home: Home, server: Server, log: (message: string) => void): Promise<EmbeddedPostgres> {
+  const { pid, port } = server;
+  let stopping = false;
+  void server.exited.then((how) => {
+    if (!stopping) log(`PostgreSQL (process ${pid}) ended unexpectedly: ${how}; see ${home.logFile}`);
+  });
+  const url = urlFor(port, await readPassword(home));
+  log(`PostgreSQL runs (process ${pid}, port ${port})`);
+  const stop = once(async () => {
+    stopping = true;
+    await stopPostmaster(pid, home.cluster, async (limitMs) => hasExited(server, limitMs));
+  });
+  return { url, adopted: false, stop };
+}
+
+function urlFor(port: number, password: string): string {
+  return `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+}
+
+function once(work: () => Promise<void>): () => Promise<void> {
+  let result: Promise<void> | undefined;
+  return async () => (result ??= work());
+}

@@ -1,0 +1,148 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { open, rename, stat } from 'node:fs/promises';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { spawnAs } from './account.ts';
+import type { Binaries } from './binaries.ts';
+import { POSTGRES_ENVIRONMENT } from './cluster.ts';
+import { hasCode, until } from './files.ts';
+import type { Home } from './home.ts';
+import { findPostmaster } from './postmaster.ts';
+
+const LOG_LIMIT_BYTES = 16 * 1024 * 1024;
+const TAIL_BYTES = 4096;
+const TAIL_LINES = 12;
+
+const DEFAULT_SETTINGS = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: '200',
+  shared_buffers: '128MB',
+  synchronous_commit: 'on',
+};
+
+// Reasons that pass: another start, the last backends of a killed postmaster, somebody who took the free port.
+const PASSING = /lock file "postmaster.pid"|pre-existing shared memory block|could not create any TCP\/IP sockets/;
+
+/** A postmaster that this process started. */
+export interface Server {
+  readonly pid: number;
+  readonly port: number;
+  /** Resolves with a few words on how it ended. */
+  readonly exited: Promise<string>;
+}
+
+/** Why a postmaster did not come up; `passing` if another attempt may do better. */
+export class ServerFailed extends Error {
+  readonly passing: boolean;
+  constructor(message: string, passing: boolean, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'ServerFailed';
+    this.passing = passing;
+  }
+}
+
+/**
+ * Starts a postmaster on the cluster in `home` and a random free port of 127.0.0.1, and returns when it accepts
+ * connections. It survives this process and its Ctrl-C. Throws ServerFailed, with the end of its log, if it exits
+ * before or is not ready after `limitMs` milliseconds; in the latter case it goes on, as it may be recovering.
+ */
+export async function launch(
+  home: Home,
+  binaries: Binaries,
+  settings: Readonly<Record<string, string>>,
+  limitMs: number,
+): Promise<Server> {
+  const port = await freePort();
+  await rotateLog(home.logFile);
+  const logFile = await open(home.logFile, 'a');
+  const logStart = (await logFile.stat()).size;
+  let child: ChildProcess;
+  try {
+    child = spawn(binaries.postgres, postgresArguments(home, port, settings), {
+      ...spawnAs(home.account),
+      cwd: home.directory,
+      env: POSTGRES_ENVIRONMENT,
+      detached: true,
+      stdio: ['ignore', logFile.fd, logFile.fd],
+    });
+  } finally {
+    await logFile.close();
+  }
+  const fate: { ended: string | undefined } = { ended: undefined };
+  const exited = ending(child).then((how) => (fate.ended = how));
+  const { pid } = child;
+  if (pid === undefined) throw new ServerFailed(`${binaries.postgres} could not be run: ${await exited}`, false);
+  child.unref();
+  const ready = until(async () => fate.ended !== undefined || (await isReady(home.cluster, pid)), limitMs);
+  // Wakes up at once when it exits.
+  const inTime = await Promise.race([ready, exited.then(() => true)]);
+  const { ended } = fate;
+  if (ended === undefined && inTime) return { pid, port, exited };
+  const tail = await logTail(home.logFile, logStart);
+  const problem =
+    ended === undefined ? `is not ready after ${limitMs / 1000} s and goes on starting` : `ended: ${ended}`;
+  throw new ServerFailed(`PostgreSQL ${problem}\n${home.logFile}:\n${tail}`, ended !== undefined && PASSING.test(tail));
+}
+
+/** The last lines of `logFile`, of those written after the first `start` bytes. */
+export async function logTail(logFile: string, start = 0): Promise<string> {
+  const handle = await open(logFile, 'r');
+  try {
+    const { size } = await handle.stat();
+    const position = Math.max(Math.min(start, size), size - TAIL_BYTES);
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(TAIL_BYTES), 0, TAIL_BYTES, position);
+    return buffer.toString('utf8', 0, bytesRead).trimEnd().split('\n').slice(-TAIL_LINES).join('\n');
+  } finally {
+    await handle.close();
+  }
+}
+
+function postgresArguments(home: Home, port: number, settings: Readonly<Record<string, string>>): string[] {
+  const args = ['-D', home.cluster, '-p', String(port)];
+  for (const [name, value] of Object.entries({ ...DEFAULT_SETTINGS, ...settings })) args.push('-c', `${name}=${value}`);
+  return args;
+}
+
+async function isReady(cluster: string, pid: number): Promise<boolean> {
+  const found = await findPostmaster(cluster);
+  return found.state === 'running' && found.pid === pid && found.status === 'ready';
+}
+
+async function ending(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`));
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = net.createServer();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen(0, '127.0.0.1', resolve);
+  await promise;
+  const address = server.address();
+  server.close();
+  if (address === null || typeof address === 'string') throw new Error('no free port on 127.0.0.1');
+  return address.port;
+}
+
+async function rotateLog(logFile: string): Promise<void> {
+  try {
+    if ((await stat(logFile)).size > LOG_LIMIT_BYTES) await rename(logFile, `${logFile}.1`);
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error;
+  }
+}
+
+/** Resolves with true once `server` has exited, with false if that takes longer than `limitMs` milliseconds. */
+export async function hasExited(server: Server, limitMs: number): Promise<boolean> {
+  const timer = new AbortController();
+  const late = sleep(limitMs, false, { signal: timer.signal }).catch(() => false);
+  try {
+    return await Promise.race([server.exited.then(() => true), late]);
+  } finally {
+    timer.abort();
+  }
+}

@@ -1,0 +1,97 @@
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { createServer } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { pipeline } from 'node:stream/promises';
+import { AppError, errorTable, toAppError } from '../errors.ts';
+import { contextFromHeaders } from '../rpc/context.ts';
+import type { CallContext } from '../rpc/context.ts';
+import { publicError } from '../rpc/wire-error.ts';
+import type { Logger } from '../runtime/logger.ts';
+import type { ByteEndpoint } from './operations.ts';
+
+/** Carries the request message of a byte operation, base64url. */
+export const requestHeader = 'stowage-request';
+
+const socketBufferBytes = 1024 * 1024;
+
+/** The byte port: streams of content between services over plain HTTP. */
+export class ByteServer {
+  readonly #server: Server;
+  readonly #endpoints: Map<string, ByteEndpoint>;
+  readonly #logger: Logger;
+
+  constructor(endpoints: readonly ByteEndpoint[], logger: Logger) {
+    this.#endpoints = new Map(endpoints.map((endpoint) => [`/${endpoint.operation.path}`, endpoint]));
+    this.#logger = logger;
+    this.#server = createServer({ highWaterMark: socketBufferBytes, requestTimeout: 0 }, (request, response) => {
+      void this.#handle(request, response);
+    });
+    this.#server.keepAliveTimeout = 65_000;
+  }
+
+  /** Listens on `host:port`; gives the port. */
+  async listen(host: string, port: number): Promise<number> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once('error', reject);
+    this.#server.listen(port, host, resolve);
+    await promise;
+    this.#server.off('error', reject);
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Takes no new requests, waits up to `graceMs` for those under way. */
+  async close(graceMs: number): Promise<void> {
+    const timer = setTimeout(() => this.#server.closeAllConnections(), graceMs);
+    await new Promise<void>((resolve) => {
+      this.#server.close(() => resolve());
+      this.#server.closeIdleConnections();
+    });
+    clearTimeout(timer);
+  }
+
+  async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const abort = new AbortController();
+    response.on('close', () => abort.abort());
+    const header = (name: string): string | undefined => request.headers[name]?.toString();
+    const context = contextFromHeaders(header, abort.signal);
+    try {
+      await this.#run(request, response, context);
+    } catch (error) {
+      this.#refuse(request, response, error, context);
+    }
+  }
+
+  async #run(request: IncomingMessage, response: ServerResponse, context: CallContext): Promise<void> {
+    const endpoint = this.#endpoints.get(request.url ?? '');
+    if (!endpoint) throw new AppError('not_found', 'There is no such byte operation.');
+    const packed = Buffer.from(request.headers[requestHeader]?.toString() ?? '', 'base64url');
+    const message = fromBinary(endpoint.operation.input, packed);
+    if (endpoint.kind === 'upload') {
+      const result = await endpoint.run(message, request, context);
+      response.writeHead(200, { 'content-type': 'application/x-protobuf' });
+      response.end(toBinary(endpoint.operation.output, result));
+      return;
+    }
+    const bytes = await endpoint.run(message, context);
+    response.writeHead(200, { 'content-type': 'application/octet-stream' });
+    await pipeline(bytes, response);
+  }
+
+  #refuse(request: IncomingMessage, response: ServerResponse, thrown: unknown, context: CallContext): void {
+    const name = `bytes${request.url ?? ''}`;
+    const error = publicError(toAppError(thrown), { logger: this.#logger, requestId: context.requestId, name });
+    if (response.headersSent || response.destroyed) {
+      response.destroy();
+      return;
+    }
+    // The rest of the body is read and dropped, so that the caller gets to read the answer before the socket closes.
+    response.writeHead(errorTable[error.code].http === 460 ? 422 : errorTable[error.code].http, {
+      'content-type': 'application/json',
+      connection: 'close',
+    });
+    response.end(JSON.stringify({ code: error.code, detail: error.detail, members: error.members }));
+    request.on('error', () => undefined);
+    request.resume();
+  }
+}

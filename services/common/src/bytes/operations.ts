@@ -1,0 +1,103 @@
+import { create } from '@bufbuild/protobuf';
+import type { DescMessage, Message, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type { Readable } from 'node:stream';
+import {
+  AppendStagedRequestSchema,
+  AppendStagedResponseSchema,
+  ReadBlobRequestSchema,
+} from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { AppendUploadRequestSchema, AppendUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
+import type { CallContext } from '../rpc/context.ts';
+
+/** A call with a message and a stream of bytes in, and a message out. */
+export interface UploadOperation<I extends DescMessage, O extends DescMessage> {
+  service: ByteService;
+  path: string;
+  input: I;
+  output: O;
+}
+
+/** A call with a message in and a stream of bytes out. */
+export interface DownloadOperation<I extends DescMessage> {
+  service: ByteService;
+  path: string;
+  input: I;
+}
+
+/** The services that have a byte port. */
+export type ByteService = 'upload' | 'backend-registry';
+
+/** Appends a client's body to its upload. */
+export const appendUpload = {
+  service: 'upload',
+  path: 'append-upload',
+  input: AppendUploadRequestSchema,
+  output: AppendUploadResponseSchema,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Appends to staged content on a backend. */
+export const appendStaged = {
+  service: 'backend-registry',
+  path: 'append-staged',
+  input: AppendStagedRequestSchema,
+  output: AppendStagedResponseSchema,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Reads a range of a blob; the stream breaks when the blob ends early. */
+export const readBlob = {
+  service: 'backend-registry',
+  path: 'read-blob',
+  input: ReadBlobRequestSchema,
+} as const satisfies DownloadOperation<DescMessage>;
+
+/** How a caller sends bytes. Errors as the operation's message says; `unavailable` where nothing answers. */
+export type Uploader<I extends DescMessage, O extends DescMessage> = (
+  request: MessageInitShape<I>,
+  body: Readable,
+  context: CallContext,
+) => Promise<MessageShape<O>>;
+
+/** How a caller receives bytes: the promise settles before the first byte, later failures break the stream. */
+export type Downloader<I extends DescMessage> = (
+  request: MessageInitShape<I>,
+  context: CallContext,
+) => Promise<Readable>;
+
+/** A byte operation with its types erased, for one list of all that a process serves. */
+export type ByteEndpoint =
+  | {
+      kind: 'upload';
+      operation: UploadOperation<DescMessage, DescMessage>;
+      run(request: Message, body: Readable, context: CallContext): Promise<Message>;
+    }
+  | {
+      kind: 'download';
+      operation: DownloadOperation<DescMessage>;
+      run(request: Message, context: CallContext): Promise<Readable>;
+    };
+
+/** Binds what a service does to an upload operation. The body is read without being destroyed on a refusal. */
+export function uploadEndpoint<I extends DescMessage, O extends DescMessage>(
+  operation: UploadOperation<I, O>,
+  run: (request: MessageShape<I>, body: Readable, context: CallContext) => Promise<MessageInitShape<O>>,
+): ByteEndpoint {
+  return {
+    kind: 'upload',
+    operation,
+    // `create` gives exactly the message that the operation's input describes.
+    run: async (request, body, context) =>
+      create(operation.output, await run(create(operation.input, request as MessageInitShape<I>), body, context)),
+  };
+}
+
+/** Binds what a service does to a download operation. */
+export function downloadEndpoint<I extends DescMessage>(
+  operation: DownloadOperation<I>,
+  run: (request: MessageShape<I>, context: CallContext) => Promise<Readable>,
+): ByteEndpoint {
+  return {
+    kind: 'download',
+    operation,
+    run: (request, context) => run(create(operation.input, request as MessageInitShape<I>), context),
+  };
+}

@@ -1,0 +1,45 @@
+import { Kysely, PostgresDialect, sql } from 'kysely';
+import { Migrator } from 'kysely/migration';
+import type { Migration } from 'kysely/migration';
+import pg from 'pg';
+import * as roles from './migrations/0001-roles.ts';
+import * as registry from './migrations/0002-registry.ts';
+import * as catalog from './migrations/0003-catalog.ts';
+import * as upload from './migrations/0004-upload.ts';
+import * as placement from './migrations/0005-placement.ts';
+import * as identity from './migrations/0006-identity.ts';
+import * as jobs from './migrations/0007-jobs.ts';
+
+/** The one history of the one database; a name is never changed or reused. */
+export const migrations: Record<string, Migration> = {
+  '0001-roles': roles,
+  '0002-registry': registry,
+  '0003-catalog': catalog,
+  '0004-upload': upload,
+  '0005-placement': placement,
+  '0006-identity': identity,
+  '0007-jobs': jobs,
+};
+
+/** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
+export async function migrate(url: string): Promise<string[]> {
+  const pool = new pg.Pool({ connectionString: url, max: 2, connectionTimeoutMillis: 10_000 });
+  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
+  try {
+    const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
+    const { error, results } = await migrator.migrateToLatest();
+    if (error !== undefined) throw error;
+    return (results ?? []).map((result) => result.migrationName);
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** Tells whether the schema is the one that this code needs; null when it is, else a sentence. */
+export async function schemaMismatch(pool: pg.Pool): Promise<string | null> {
+  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
+  const { rows } = await sql<{ name: string }>`select name from public.kysely_migration order by name`.execute(db);
+  const applied = new Set(rows.map((row) => row.name));
+  const missing = Object.keys(migrations).filter((name) => !applied.has(name));
+  return missing.length === 0 ? null : `The database lacks ${missing.join(', ')}: run the migrations first.`;
+}

@@ -1,0 +1,111 @@
+import { sql } from 'kysely';
+import type { Kysely } from 'kysely';
+import { inTransaction, query } from '../database/transaction.ts';
+import type { ClaimedJob, JsonObject, Progress } from './job.ts';
+import { writeOutbox } from './outbox.ts';
+
+interface ClaimedRow {
+  id: string;
+  kind: string;
+  params: JsonObject;
+  attempt: number;
+  max_attempts: number;
+  fence: string;
+  traceparent: string | null;
+}
+
+/** Who claims, and for how long at a time. */
+export interface Lease {
+  holder: string;
+  leaseMs: number;
+}
+
+/**
+ * Claims up to `limit` due jobs of the given kinds, those whose lease ran out first, in one statement. The attempt is
+ * counted here. A job that used up its attempts in crashes is failed instead.
+ */
+export async function claimJobs<T>(db: Kysely<T>, kinds: readonly string[], limit: number, lease: Lease): Promise<ClaimedJob[]> {
+  return inTransaction(db, async (trx) => {
+    await failExhausted(trx, kinds);
+    const { rows } = await sql<ClaimedRow>`
+      with due as (
+        select id from (
+          (select id, 0 as rank from jobs.jobs
+            where state = 'running' and kind = any(${kinds}) and lease_until < now()
+            order by lease_until limit ${limit} for update skip locked)
+          union all
+          (select id, 1 from jobs.jobs
+            where state = 'pending' and kind = any(${kinds}) and run_after <= now()
+            order by run_after, id limit ${limit} for update skip locked)
+        ) candidates order by rank limit ${limit}
+      )
+      update jobs.jobs set state = 'running', attempt = attempt + 1, fence = fence + 1, lease_holder = ${lease.holder},
+        lease_until = now() + ${lease.leaseMs} * interval '1 ms', started_at = now()
+      from due where jobs.jobs.id = due.id
+      returning jobs.jobs.id, kind, params, attempt, max_attempts, fence, traceparent`.execute(trx);
+    for (const row of rows) await announce(trx, row.id, row.kind, 'running', row.attempt);
+    return rows.map(({ max_attempts: maxAttempts, ...row }) => ({ ...row, maxAttempts }));
+  });
+}
+
+async function failExhausted<T>(trx: Kysely<T>, kinds: readonly string[]): Promise<void> {
+  const { rows } = await sql<{ id: string; kind: string; attempt: number }>`
+    update jobs.jobs set state = 'failed', finished_at = now(), lease_until = null, lease_holder = null,
+      fence = fence + 1, error_code = 'worker_lost', error_detail = 'Its worker died in every attempt.'
+    where id in (select id from jobs.jobs where state = 'running' and kind = any(${kinds}) and lease_until < now()
+      and attempt >= max_attempts order by lease_until limit 100 for update skip locked)
+    returning id, kind, attempt`.execute(trx);
+  for (const row of rows) await announce(trx, row.id, row.kind, 'failed', row.attempt);
+}
+
+/** Renews the lease and notes progress. False: the lease is lost, and the worker must stop. */
+export async function renewLease<T>(db: Kysely<T>, job: ClaimedJob, lease: Lease, progress: Progress): Promise<boolean> {
+  const { numAffectedRows } = await query(() =>
+    sql`
+      update jobs.jobs set lease_until = now() + ${lease.leaseMs} * interval '1 ms', progress_done = ${progress.done},
+        progress_total = ${progress.total}, progress_bytes = ${progress.bytes}
+      where id = ${job.id} and fence = ${job.fence} and state = 'running'`.execute(db),
+  );
+  return numAffectedRows === 1n;
+}
+
+/** How an attempt ended. */
+export type Outcome =
+  | { state: 'succeeded'; result: JsonObject; progress: Progress }
+  | { state: 'failed'; code: string; detail: string }
+  | { state: 'pending'; code: string; detail: string; delayMs: number }
+  | { state: 'released' };
+
+/** Writes how an attempt ended. False: another worker has the job by now, and nothing was changed. */
+export async function settleJob<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outcome): Promise<boolean> {
+  return inTransaction(db, async (trx) => {
+    const { numAffectedRows } = await sql`
+      update jobs.jobs set lease_until = null, lease_holder = null, fence = fence + 1, ${settlement(outcome)}
+      where id = ${job.id} and fence = ${job.fence} and state = 'running'`.execute(trx);
+    if (numAffectedRows !== 1n) return false;
+    const state = outcome.state === 'released' ? 'pending' : outcome.state;
+    await announce(trx, job.id, job.kind, state, job.attempt);
+    return true;
+  });
+}
+
+function settlement(outcome: Outcome): ReturnType<typeof sql> {
+  switch (outcome.state) {
+    case 'succeeded':
+      return sql`state = 'succeeded', finished_at = now(), error_code = null, error_detail = null,
+        result = ${JSON.stringify(outcome.result)}, progress_done = ${outcome.progress.done},
+        progress_total = ${outcome.progress.total}, progress_bytes = ${outcome.progress.bytes}`;
+    case 'failed':
+      return sql`state = 'failed', finished_at = now(), error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
+    case 'pending':
+      return sql`state = 'pending', dedupe_key = null, run_after = now() + ${outcome.delayMs} * interval '1 ms',
+        error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
+    case 'released':
+      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1, run_after = now()`;
+  }
+}
+
+/** Writes the event of a change of state, in the transaction of the change. */
+export async function announce<T>(trx: Kysely<T>, id: string, kind: string, state: string, attempt: number): Promise<void> {
+  await writeOutbox(trx, `stowage.jobs.${kind}.${state}`, { id, kind, state, attempt });
+}

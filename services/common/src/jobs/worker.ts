@@ -1,0 +1,122 @@
+import { context as otelContext, propagation, SpanStatusCode, trace } from '@opentelemetry/api';
+import type { Kysely } from 'kysely';
+import { AppError, toAppError } from '../errors.ts';
+import { newId } from '../ids.ts';
+import type { Logger } from '../runtime/logger.ts';
+import { backoffMs } from './backoff.ts';
+import { PermanentJobError } from './job.ts';
+import type { ClaimedJob, JobHandler, JobKind, Progress } from './job.ts';
+import { claimJobs, renewLease, settleJob } from './queue.ts';
+import type { Lease, Outcome } from './queue.ts';
+import type { WakeListener } from './wake-listener.ts';
+
+export interface WorkerOptions<T> {
+  db: Kysely<T>;
+  handlers: Partial<Record<JobKind, JobHandler>>;
+  concurrency: number;
+  leaseMs: number;
+  wake: WakeListener;
+  logger: Logger;
+}
+
+/** How long a worker waits at most before it looks again, should a wake-up be lost. */
+const pollMs = 5_000;
+
+/** Runs the jobs of one service: claim, run, settle. Lost leases are simply claimable again. */
+export class Worker<T> {
+  readonly #options: WorkerOptions<T>;
+  readonly #lease: Lease;
+  readonly #handlers: Map<string, JobHandler>;
+  readonly #running = new Set<Promise<void>>();
+  readonly #stop = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: WorkerOptions<T>) {
+    this.#options = options;
+    this.#lease = { holder: newId(), leaseMs: options.leaseMs };
+    this.#handlers = new Map(Object.entries(options.handlers));
+  }
+
+  start(): void {
+    this.#loop = this.#work();
+  }
+
+  /** Claims nothing more, asks what runs to stop, and gives its leases back. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+    await Promise.all(this.#running);
+  }
+
+  async #work(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const woken = this.#options.wake.next(pollMs, signal);
+      const claimed = await this.#claim();
+      for (const job of claimed) this.#launch(job);
+      if (this.#running.size >= this.#options.concurrency) await Promise.race(this.#running);
+      else if (claimed.length === 0) await Promise.race([woken, ...this.#running]);
+    }
+  }
+
+  async #claim(): Promise<ClaimedJob[]> {
+    const free = this.#options.concurrency - this.#running.size;
+    try {
+      return await claimJobs(this.#options.db, [...this.#handlers.keys()], free, this.#lease);
+    } catch (error) {
+      this.#options.logger.warn({ err: error }, 'Jobs can not be claimed just now.');
+      return [];
+    }
+  }
+
+  #launch(job: ClaimedJob): void {
+    const run: Promise<void> = this.#run(job)
+      .catch((error: unknown) => this.#options.logger.warn({ err: error, job_id: job.id }, 'A job could not be settled.'))
+      .finally(() => this.#running.delete(run));
+    this.#running.add(run);
+  }
+
+  async #run(job: ClaimedJob): Promise<void> {
+    const lost = new AbortController();
+    const signal = AbortSignal.any([lost.signal, this.#stop.signal]);
+    const progress: Progress = { done: 0, total: null, bytes: 0 };
+    const renewal = setInterval(() => {
+      renewLease(this.#options.db, job, this.#lease, progress).then(
+        (held) => (held ? undefined : lost.abort()),
+        (error: unknown) => this.#options.logger.warn({ err: error, job_id: job.id }, 'A lease was not renewed.'),
+      );
+    }, this.#lease.leaseMs / 3);
+    try {
+      const outcome = await this.#attempt(job, signal, progress);
+      if (!lost.signal.aborted) await settleJob(this.#options.db, job, outcome);
+    } finally {
+      clearInterval(renewal);
+    }
+  }
+
+  #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+    const parent = propagation.extract(otelContext.active(), { traceparent: job.traceparent ?? '' });
+    return trace.getTracer('stowage').startActiveSpan(`job ${job.kind}`, { attributes: { 'stowage.job.id': job.id } }, parent, async (span): Promise<Outcome> => {
+      try {
+        const handler = this.#handlers.get(job.kind);
+        if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
+        const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
+        return { state: 'succeeded', result, progress };
+      } catch (error) {
+        span.setStatus({ code: SpanStatusCode.ERROR });
+        return this.#failure(job, error);
+      } finally {
+        span.end();
+      }
+    });
+  }
+
+  #failure(job: ClaimedJob, error: unknown): Outcome {
+    if (this.#stop.signal.aborted) return { state: 'released' };
+    const shown = error instanceof PermanentJobError ? new AppError('unprocessable', error.message) : toAppError(error);
+    const final = error instanceof PermanentJobError || job.attempt >= job.maxAttempts;
+    this.#options.logger.warn({ err: error, job_id: job.id, kind: job.kind, attempt: job.attempt, final }, 'A job failed.');
+    const cause = { code: shown.code, detail: shown.detail };
+    return final ? { state: 'failed', ...cause } : { state: 'pending', ...cause, delayMs: backoffMs(job.attempt) };
+  }
+}

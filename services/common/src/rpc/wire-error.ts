@@ -1,0 +1,85 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { anyPack, anyUnpack } from '@bufbuild/protobuf/wkt';
+import { Metadata, status } from '@grpc/grpc-js';
+import type { ServiceError } from '@grpc/grpc-js';
+import { ErrorInfoSchema } from '@stowage/proto/google/rpc/error_details';
+import { StatusSchema } from '@stowage/proto/google/rpc/status';
+import { AppError, errorTable, isErrorCode, unavailable } from '../errors.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { Logger } from '../runtime/logger.ts';
+
+const detailsKey = 'grpc-status-details-bin';
+const domain = 'stowage';
+
+/** Logs what only the log may see and gives what a caller in another service sees: code, detail, members. */
+export function publicError(
+  error: AppError,
+  where: { logger: Logger; requestId: string; name: string },
+): AppError {
+  if (error.code === 'internal' || (error.code === 'unavailable' && error.cause !== undefined)) {
+    const level = error.code === 'internal' ? 'error' : 'warn';
+    where.logger[level]({ err: error.cause ?? error, request_id: where.requestId, call: where.name }, error.detail);
+  }
+  return error.cause === undefined ? error : new AppError(error.code, error.detail, { members: error.members });
+}
+
+/** An AppError as a gRPC status with google.rpc.ErrorInfo in its details. */
+export function toServiceError(error: AppError): Partial<ServiceError> {
+  const code = grpcStatusOf(error.code);
+  const info = create(ErrorInfoSchema, {
+    reason: error.code,
+    domain,
+    metadata: { members: JSON.stringify(error.members) },
+  });
+  const details = create(StatusSchema, { code, message: error.detail, details: [anyPack(ErrorInfoSchema, info)] });
+  const metadata = new Metadata();
+  metadata.set(detailsKey, Buffer.from(toBinary(StatusSchema, details)));
+  return { code, details: error.detail, metadata };
+}
+
+/** The AppError that the other end threw, or `unavailable` where the other end could not be asked. */
+export function fromServiceError(error: ServiceError, name: string): AppError {
+  const packed = error.metadata?.get(detailsKey)[0];
+  if (packed instanceof Buffer) {
+    const any = fromBinary(StatusSchema, packed).details[0];
+    const info = any && anyUnpack(any, ErrorInfoSchema);
+    if (info && isErrorCode(info.reason)) {
+      return new AppError(info.reason, error.details, { members: parseMembers(info.metadata['members']) });
+    }
+  }
+  if (error.code === status.UNAVAILABLE || error.code === status.DEADLINE_EXCEEDED || error.code === status.CANCELLED) {
+    return unavailable(`${name.split('/')[0] ?? name} can't be reached just now.`, error);
+  }
+  return new AppError('internal', 'A service of ours failed.', { cause: error });
+}
+
+function parseMembers(json: string | undefined): Record<string, unknown> {
+  const parsed: unknown = JSON.parse(json ?? '{}');
+  return typeof parsed === 'object' && parsed !== null ? { ...parsed } : {};
+}
+
+function grpcStatusOf(code: ErrorCode): status {
+  switch (errorTable[code].http) {
+    case 400:
+      return status.INVALID_ARGUMENT;
+    case 401:
+      return status.UNAUTHENTICATED;
+    case 403:
+      return status.PERMISSION_DENIED;
+    case 404:
+    case 410:
+      return status.NOT_FOUND;
+    case 413:
+    case 416:
+      return status.OUT_OF_RANGE;
+    case 429:
+    case 507:
+      return status.RESOURCE_EXHAUSTED;
+    case 500:
+      return status.INTERNAL;
+    case 503:
+      return status.UNAVAILABLE;
+    default:
+      return status.FAILED_PRECONDITION;
+  }
+}

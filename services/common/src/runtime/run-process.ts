@@ -1,0 +1,47 @@
+import type { Lifecycle } from './lifecycle.ts';
+import type { Logger } from './logger.ts';
+import { SettingsError } from './settings.ts';
+
+/** A mistake of whoever starts the process, told in one plain sentence instead of a stack. */
+export class StartupError extends Error {
+  override readonly name = 'StartupError';
+}
+
+/**
+ * Runs `start`, then waits for SIGINT or SIGTERM and shuts down in order. A second signal, or a shutdown that takes
+ * longer than `limitMs`, ends the process at once. A start that fails prints why and exits with 1.
+ */
+export async function runProcess(
+  lifecycle: Lifecycle,
+  logger: Logger,
+  limits: { drainDelayMs: number; limitMs: number },
+  start: () => Promise<void>,
+): Promise<void> {
+  let stopping = false;
+  const stop = (exitCode: number): void => {
+    if (stopping) process.exit(exitCode || 1);
+    stopping = true;
+    process.exitCode = exitCode;
+    setTimeout(() => process.exit(exitCode || 1), limits.drainDelayMs + limits.limitMs).unref();
+    void lifecycle.shutDown(limits.drainDelayMs);
+  };
+  process.on('SIGINT', () => stop(0));
+  process.on('SIGTERM', () => stop(0));
+  process.on('uncaughtException', (error) => {
+    logger.fatal({ err: error }, 'An error that nobody handled; the process ends.');
+    stop(1);
+  });
+  try {
+    await start();
+    if (!stopping) lifecycle.markReady();
+  } catch (error) {
+    if (stopping) return;
+    explain(error, logger);
+    stop(1);
+  }
+}
+
+function explain(error: unknown, logger: Logger): void {
+  if (error instanceof SettingsError || error instanceof StartupError) process.stderr.write(`${error.message}\n`);
+  else logger.fatal({ err: error }, 'The start failed.');
+}

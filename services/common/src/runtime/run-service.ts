@@ -1,0 +1,108 @@
+import { ByteServer } from '../bytes/byte-server.ts';
+import { openDatabase } from '../database/database.ts';
+import { schemaMismatch } from '../database/migrate.ts';
+import { WakeListener } from '../jobs/wake-listener.ts';
+import { RemoteConnections } from '../rpc/connections.ts';
+import type { Address, ServiceName } from '../rpc/connections.ts';
+import { GrpcServer } from '../rpc/grpc-server.ts';
+import { systemEndpoint } from '../rpc/system-endpoint.ts';
+import { addressSettings, commonSettings, databaseSettings, portSettings } from './common-settings.ts';
+import { Lifecycle } from './lifecycle.ts';
+import { createLogger } from './logger.ts';
+import type { Logger } from './logger.ts';
+import { ManagementServer } from './management-server.ts';
+import { runProcess } from './run-process.ts';
+import type { Service, ServiceDependencies } from './service.ts';
+import { readSettings, SettingsError } from './settings.ts';
+import type { Environment, GroupValues, Settings, SettingsGroups, Values } from './settings.ts';
+import type { Telemetry } from './telemetry.ts';
+
+const processSettings = { ...commonSettings, ...databaseSettings, ...addressSettings, ...portSettings };
+type ProcessValues = Values<typeof processSettings>;
+
+/** What makes a process out of a service. */
+export interface ServiceProcess<S extends Settings> {
+  name: ServiceName;
+  settings: S;
+  create(settings: Values<S>, dependencies: ServiceDependencies): Service;
+}
+
+/** Runs one service in this process: gRPC, byte and management ports, PostgreSQL, a clean stop on SIGTERM. */
+export async function runService<S extends Settings>(
+  service: ServiceProcess<S>,
+  environment: Environment,
+  telemetry: Telemetry,
+): Promise<void> {
+  const { process: settings, own } = settingsOrExit({ process: processSettings, own: service.settings }, environment);
+  const logger = createLogger(service.name, settings.logLevel);
+  const lifecycle = new Lifecycle(logger);
+  const limits = { drainDelayMs: settings.drainDelayMs, limitMs: settings.drainMs + 2_000 };
+  await runProcess(lifecycle, logger, limits, async () => {
+    const management = new ManagementServer(lifecycle, telemetry.metrics);
+    lifecycle.onStop('telemetry', () => telemetry.stop());
+    await management.listen(settings.listenHost, settings.managementPort);
+    lifecycle.onStop('management port', () => management.close());
+    const database = openDatabase({
+      url: settings.databaseUrl,
+      service: service.name,
+      connections: settings.databaseConnections,
+      logger,
+    });
+    lifecycle.onStop('database', () => database.close());
+    await waitForSchema(database.pool, lifecycle, logger);
+    const connections = new RemoteConnections(addressesOf(settings));
+    lifecycle.onStop('connections', () => connections.close());
+    const wake = new WakeListener(settings.databaseUrl, logger);
+    wake.start();
+    lifecycle.onStop('wake-up connection', () => wake.close());
+    const built = service.create(own, { common: settings, logger, database, connections, lifecycle, wake });
+    await serve(built, settings, lifecycle, logger);
+    await built.start();
+    lifecycle.onStop(service.name, () => built.stop());
+    logger.info('Started.');
+  });
+}
+
+async function serve(service: Service, settings: ProcessValues, lifecycle: Lifecycle, logger: Logger): Promise<void> {
+  const rpc = new GrpcServer([...service.endpoints, systemEndpoint(lifecycle)], logger);
+  await rpc.listen(settings.listenHost, settings.rpcPort);
+  lifecycle.onStop('gRPC port', () => rpc.close(settings.drainMs));
+  if (service.byteEndpoints.length === 0) return;
+  const bytes = new ByteServer(service.byteEndpoints, logger);
+  await bytes.listen(settings.listenHost, settings.bytesPort);
+  lifecycle.onStop('byte port', () => bytes.close(settings.drainMs));
+}
+
+/** As readSettings, but a mistake ends the process with the message that lists them all. */
+export function settingsOrExit<G extends SettingsGroups>(groups: G, environment: Environment): GroupValues<G> {
+  try {
+    return readSettings(groups, environment);
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    process.exit(1);
+  }
+}
+
+function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Address>> {
+  return {
+    catalog: { rpc: settings.catalogRpc, bytes: null },
+    upload: { rpc: settings.uploadRpc, bytes: settings.uploadBytes },
+    'backend-registry': { rpc: settings.registryRpc, bytes: settings.registryBytes },
+    placement: { rpc: settings.placementRpc, bytes: null },
+    export: { rpc: settings.exportRpc, bytes: null },
+  };
+}
+
+const schemaPollMs = 1_000;
+
+/** Waits, unready, until the migrations have run: pods may start before the job that migrates. */
+async function waitForSchema(pool: Parameters<typeof schemaMismatch>[0], lifecycle: Lifecycle, logger: Logger): Promise<void> {
+  while (lifecycle.state === 'starting') {
+    const problem = await schemaMismatch(pool).catch((error: unknown) => String(error));
+    if (problem === null) return;
+    logger.warn({ problem }, 'Waiting for the database.');
+    await new Promise((resolve) => setTimeout(resolve, schemaPollMs));
+  }
+}
+
