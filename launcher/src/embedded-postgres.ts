@@ -7,7 +7,9 @@ import { findPostmaster, removeStalePidFile, stopPostmaster } from './postgres/p
 import { type Server, ServerFailed, hasExited, launch, logTail } from './postgres/server.ts';
 
 const START_LIMIT_MS = 300_000;
-const RETRY_LIMIT_MS = 30_000;
+// A postmaster that lost its pid file notices within a minute and ends.
+const RETRY_LIMIT_MS = 90_000;
+const QUIET_MS = 3_000;
 const RETRY_PAUSE_MS = 50;
 
 export interface EmbeddedPostgresOptions {
@@ -43,14 +45,17 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   if (!(await exists(home.cluster))) log(`creating the database in ${home.cluster}`);
   await ensureCluster(home, binaries, settings['fsync'] !== 'off');
   await home.settled();
-  const retryUntil = performance.now() + RETRY_LIMIT_MS;
-  for (;;) {
+  const begin = performance.now();
+  for (let told = false; ;) {
     const adopted = await adopt(home, log);
     if (adopted !== undefined) return adopted;
     try {
       return await started(home, await launch(home, binaries, settings, START_LIMIT_MS), log);
     } catch (error) {
-      if (!(error instanceof ServerFailed) || !error.passing || performance.now() > retryUntil) throw error;
+      const elapsedMs = performance.now() - begin;
+      if (!(error instanceof ServerFailed) || !error.passing || elapsedMs > RETRY_LIMIT_MS) throw error;
+      if (elapsedMs > QUIET_MS && !told) log(`still trying: ${error.message}`);
+      told ||= elapsedMs > QUIET_MS;
     }
     await sleep(RETRY_PAUSE_MS);
   }

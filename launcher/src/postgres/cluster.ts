@@ -10,7 +10,7 @@ import type { Home } from './home.ts';
 const INITDB_LIMIT_MS = 120_000;
 
 /** All that PostgreSQL gets of our environment: nothing that would change its locale, time zone or behaviour. */
-export const POSTGRES_ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: process.env['PATH'] ?? '/usr/bin:/bin' };
+export const POSTGRES_ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
 /** The superuser's password of the existing cluster in `home`. Throws when its file is missing. */
 export async function readPassword(home: Home): Promise<string> {

@@ -116,8 +116,12 @@ async function readCommand(pid: number): Promise<readonly string[]> {
 }
 
 async function commandFromPs(pid: number): Promise<readonly string[]> {
-  const line = await new Promise<string>((resolve) => {
-    execFile('ps', ['-ww', '-o', 'command=', '-p', String(pid)], (error, stdout) => resolve(error ? '' : stdout));
+  const line = await new Promise<string>((resolve, reject) => {
+    execFile('ps', ['-ww', '-o', 'command=', '-p', String(pid)], (error, stdout) => {
+      // ps itself exits with 1 when there is no such process.
+      if (error === null || typeof error.code === 'number') resolve(stdout);
+      else reject(error);
+    });
   });
   const match = /^(.*\/postgres) -D (.*?) -p \d+ /.exec(line);
   return match?.[1] === undefined || match[2] === undefined ? [] : [match[1], '-D', match[2]];

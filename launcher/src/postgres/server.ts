@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { open, rename, stat } from 'node:fs/promises';
+import { type FileHandle, open, rename, stat } from 'node:fs/promises';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { spawnAs } from './account.ts';
+import { isRoot, spawnAs } from './account.ts';
 import type { Binaries } from './binaries.ts';
 import { POSTGRES_ENVIRONMENT } from './cluster.ts';
 import { hasCode, until } from './files.ts';
@@ -55,22 +55,19 @@ export async function launch(
 ): Promise<Server> {
   const port = await freePort();
   await rotateLog(home.logFile);
-  const logFile = await open(home.logFile, 'a');
+  const logFile = await openLog(home);
   const logStart = (await logFile.stat()).size;
-  let child: ChildProcess;
-  try {
-    child = spawn(binaries.postgres, postgresArguments(home, port, settings), {
-      ...spawnAs(home.account),
-      cwd: home.directory,
-      env: POSTGRES_ENVIRONMENT,
-      detached: true,
-      stdio: ['ignore', logFile.fd, logFile.fd],
-    });
-  } finally {
-    await logFile.close();
-  }
+  const child = spawn(binaries.postgres, postgresArguments(home, port, settings), {
+    ...spawnAs(home.account),
+    cwd: home.directory,
+    env: POSTGRES_ENVIRONMENT,
+    detached: true,
+    stdio: ['ignore', logFile.fd, logFile.fd],
+  });
   const fate: { ended: string | undefined } = { ended: undefined };
+  // Before any await: it may exit in the meantime.
   const exited = ending(child).then((how) => (fate.ended = how));
+  await logFile.close();
   const { pid } = child;
   if (pid === undefined) throw new ServerFailed(`${binaries.postgres} could not be run: ${await exited}`, false);
   child.unref();
@@ -126,6 +123,13 @@ async function freePort(): Promise<number> {
   server.close();
   if (address === null || typeof address === 'string') throw new Error('no free port on 127.0.0.1');
   return address.port;
+}
+
+// The log quotes statements that failed, and so data: it belongs to the owner of the cluster alone.
+async function openLog(home: Home): Promise<FileHandle> {
+  const logFile = await open(home.logFile, 'a', 0o600);
+  if (isRoot()) await logFile.chown(home.account.uid, home.account.gid);
+  return logFile;
 }
 
 async function rotateLog(logFile: string): Promise<void> {
