@@ -1,0 +1,47 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { Downloader, Uploader } from '@stowage/common/bytes/operations';
+import type { Client } from '@stowage/common/rpc/contract';
+import type { ServiceName } from '@stowage/common/rpc/connections';
+import type { Logger } from '@stowage/common/runtime/logger';
+import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import type { ReadBlobRequestSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import type { JobService } from '@stowage/proto/stowage/placement/v1/job';
+import type { SystemService } from '@stowage/proto/stowage/system/v1/system';
+import type { AppendUploadRequestSchema, AppendUploadResponseSchema, UploadService } from '@stowage/proto/stowage/upload/v1/upload';
+import type { FastifyBaseLogger, FastifyInstance, RawReplyDefaultExpression, RawRequestDefaultExpression, RawServerDefault } from 'fastify';
+import type { Kysely } from 'kysely';
+import type pg from 'pg';
+import type { ImagePreviewer } from './content/preview-process.ts';
+import type { GatewaySettings } from './settings.ts';
+import type { Tables } from './tables.ts';
+
+/** Fastify with request types inferred from the routes' schemas. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** What the routes are handed. */
+export interface AppDependencies {
+  settings: GatewaySettings;
+  logger: Logger;
+  db: Kysely<Tables>;
+  pool: pg.Pool;
+  tree: Client<typeof TreeService>;
+  content: Client<typeof ContentService>;
+  uploads: Client<typeof UploadService>;
+  backends: Client<typeof BackendService>;
+  jobs: Client<typeof JobService>;
+  /** Each service behind the gateway, for the readiness of the whole. */
+  systems: ReadonlyMap<ServiceName, Client<typeof SystemService>>;
+  appendUpload: Uploader<typeof AppendUploadRequestSchema, typeof AppendUploadResponseSchema>;
+  readBlob: Downloader<typeof ReadBlobRequestSchema>;
+  previewer: ImagePreviewer;
+  /** Whether this process takes work; false while it starts or drains. */
+  isReady(): boolean;
+}

@@ -1,0 +1,50 @@
+import type { Kysely } from 'kysely';
+import { query } from '@stowage/common/database/transaction';
+import { AppError } from '@stowage/common/errors';
+import type { GatewaySettings } from '../settings.ts';
+import type { Tables } from '../tables.ts';
+import { countAttempt, forgiveAttempt } from './login-limits.ts';
+import { hashPassword, verifyPassword } from './passwords.ts';
+import { createSession } from './sessions.ts';
+import { toUser } from './users.ts';
+import type { User } from './users.ts';
+
+export interface LogIn {
+  token: string;
+  expiresAt: Date;
+  user: User;
+}
+
+/** A hash of nothing that anybody knows: an unknown user costs the same time as a wrong password. */
+const dummyHash = hashPassword(crypto.randomUUID());
+
+/** Checks name and password and makes a session. Throws `invalid_credentials` or `rate_limited`. */
+export async function logIn(
+  db: Kysely<Tables>,
+  credentials: { username: string; password: string; address: string },
+  settings: GatewaySettings,
+): Promise<LogIn> {
+  const { username, password, address } = credentials;
+  await countAttempt(db, username, address, settings);
+  const row = await query(() =>
+    db.selectFrom('identity.users').selectAll().where('username', '=', username).executeTakeFirst(),
+  );
+  const { right, outdated } = await verifyPassword(password, row?.password_hash ?? (await dummyHash));
+  if (!row || !right || row.disabled) throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
+  await forgiveAttempt(db, username, address, settings);
+  if (outdated) await rehash(db, row.id, row.password_hash, password);
+  const { token, expiresAt } = await createSession(db, row.id, settings);
+  return { token, expiresAt, user: toUser(row) };
+}
+
+async function rehash(db: Kysely<Tables>, userId: string, before: string, password: string): Promise<void> {
+  const after = await hashPassword(password);
+  await query(() =>
+    db
+      .updateTable('identity.users')
+      .set({ password_hash: after })
+      .where('id', '=', userId)
+      .where('password_hash', '=', before)
+      .execute(),
+  );
+}

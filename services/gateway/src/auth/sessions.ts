@@ -1,0 +1,102 @@
+import { createHash, randomBytes } from 'node:crypto';
+import type { Kysely } from 'kysely';
+import type pg from 'pg';
+import { query } from '@stowage/common/database/transaction';
+import { AppError } from '@stowage/common/errors';
+import { newId } from '@stowage/common/ids';
+import type { Actor, Role } from '@stowage/common/rpc/context';
+import type { Tables } from '../tables.ts';
+
+/** How long tokens live, in ms: after their last use, and at most. */
+export interface SessionLimits {
+  sessionTtlMs: number;
+  sessionMaxMs: number;
+}
+
+/** A live session with its user, and the mode of the service, all read in one query for each request. */
+export interface Session {
+  id: string;
+  actor: Actor;
+  userCreatedAt: Date;
+  createdAt: Date;
+  expiresAt: Date;
+  readOnly: boolean;
+}
+
+interface SessionRow {
+  id: string;
+  created_at: Date;
+  last_used_at: Date;
+  stale: boolean;
+  user_id: string;
+  username: string;
+  role: Role;
+  user_created_at: Date;
+  mode: string;
+}
+
+const tokenPattern = /^stw_[A-Za-z0-9_-]{43}$/;
+
+/** Makes a session; the token is given once and kept only as a hash. Expired sessions of the user go with it. */
+export async function createSession(
+  db: Kysely<Tables>,
+  userId: string,
+  limits: SessionLimits,
+): Promise<{ token: string; expiresAt: Date }> {
+  const token = `stw_${randomBytes(32).toString('base64url')}`;
+  const now = Date.now();
+  await query(async () => {
+    await db
+      .deleteFrom('identity.sessions')
+      .where('user_id', '=', userId)
+      .where((eb) =>
+        eb.or([
+          eb('last_used_at', '<', new Date(now - limits.sessionTtlMs)),
+          eb('created_at', '<', new Date(now - limits.sessionMaxMs)),
+        ]),
+      )
+      .execute();
+    await db.insertInto('identity.sessions').values({ id: newId(), token_hash: hashOf(token), user_id: userId }).execute();
+  });
+  return { token, expiresAt: new Date(now + Math.min(limits.sessionTtlMs, limits.sessionMaxMs)) };
+}
+
+const findText = `
+  select s.id, s.created_at, s.last_used_at, s.last_used_at < now() - interval '1 minute' as stale,
+    u.id as user_id, u.username, u.role, u.created_at as user_created_at,
+    (select mode from identity.system_mode) as mode
+  from identity.sessions s join identity.users u on u.id = s.user_id
+  where s.token_hash = $1 and not u.disabled
+    and s.last_used_at > now() - $2 * interval '1 ms' and s.created_at > now() - $3 * interval '1 ms'`;
+
+/** Finds the session of a token by one prepared query. Throws `unauthenticated` for any other token. */
+export async function findSession(pool: pg.Pool, token: string, limits: SessionLimits): Promise<Session> {
+  if (!tokenPattern.test(token)) throw badToken();
+  const values = [hashOf(token), limits.sessionTtlMs, limits.sessionMaxMs];
+  const { rows } = await query(() => pool.query<SessionRow>({ name: 'find-session', text: findText, values }));
+  const row = rows[0];
+  if (!row) throw badToken();
+  if (row.stale) await query(() => pool.query('update identity.sessions set last_used_at = now() where id = $1', [row.id]));
+  const lastUsedAt = row.stale ? Date.now() : row.last_used_at.getTime();
+  return {
+    id: row.id,
+    actor: { userId: row.user_id, username: row.username, role: row.role },
+    userCreatedAt: row.user_created_at,
+    createdAt: row.created_at,
+    expiresAt: new Date(Math.min(lastUsedAt + limits.sessionTtlMs, row.created_at.getTime() + limits.sessionMaxMs)),
+    readOnly: row.mode === 'read_only',
+  };
+}
+
+/** Ends a session: from then on no replica accepts its token. */
+export async function endSession(db: Kysely<Tables>, sessionId: string): Promise<void> {
+  await query(() => db.deleteFrom('identity.sessions').where('id', '=', sessionId).execute());
+}
+
+function hashOf(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}
+
+function badToken(): AppError {
+  return new AppError('unauthenticated', 'The access token is missing, wrong or no longer valid: log in again.');
+}

@@ -1,0 +1,155 @@
+import { crc32c } from '@node-rs/crc32';
+import { toAppError, unavailable } from '@stowage/common/errors';
+import type { AppError } from '@stowage/common/errors';
+import type { CallContext } from '@stowage/common/rpc/context';
+import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import type { Replica } from '@stowage/proto/stowage/catalog/v1/node';
+import type { Logger } from '@stowage/common/runtime/logger';
+import type { AppDependencies } from '../app-types.ts';
+import type { ByteRange } from './ranges.ts';
+
+/** The chunk that a CRC-32C covers, in bytes. */
+export const chunkBytes = 1024 * 1024;
+
+const checksumsPerCall = 4096;
+
+/** A blob and where it can be read. */
+export interface BlobSource {
+  blobId: string;
+  size: number;
+  /** CRC-32C of each chunk where they came along, else empty: they are fetched as they are needed. */
+  checksums: Uint8Array;
+  /** Best first. */
+  replicas: readonly Replica[];
+}
+
+type Dependencies = Pick<AppDependencies, 'content' | 'readBlob'> & { logger: Logger };
+
+/**
+ * Reads a range of a blob and gives it piece by piece, each checked before it is given: wrong bytes never leave. A
+ * replica that fails is reported, and the next one goes on from the same byte. Throws `unavailable` when none is left.
+ */
+export async function* readVerified(
+  dependencies: Dependencies,
+  source: BlobSource,
+  range: ByteRange,
+  context: CallContext,
+): AsyncGenerator<Buffer, void, void> {
+  const checksums = new Checksums(dependencies, source, context);
+  let index = Math.floor(range.start / chunkBytes);
+  const last = Math.ceil(range.end / chunkBytes);
+  for (const replica of source.replicas) {
+    try {
+      for await (const chunk of chunksOf(dependencies, source, replica, index, last, context)) {
+        if (crc32c(chunk) !== (await checksums.of(index))) throw new BadReplica(ReplicaState.CORRUPT);
+        const offset = index * chunkBytes;
+        index += 1;
+        yield chunk.subarray(Math.max(0, range.start - offset), Math.min(chunk.length, range.end - offset));
+      }
+      return;
+    } catch (error) {
+      if (context.signal.aborted) throw error;
+      await passOver(dependencies, source, replica, error, context);
+    }
+  }
+  throw unavailable('No good copy of this content can be read just now.');
+}
+
+class BadReplica extends Error {
+  readonly state: ReplicaState;
+
+  constructor(state: ReplicaState) {
+    super('a replica does not hold what it should');
+    this.state = state;
+  }
+}
+
+/** Whole chunks of one replica from chunk `first` up to, not including, chunk `last`. */
+async function* chunksOf(
+  { readBlob }: Dependencies,
+  source: BlobSource,
+  replica: Replica,
+  first: number,
+  last: number,
+  context: CallContext,
+): AsyncGenerator<Buffer, void, void> {
+  const end = Math.min(last * chunkBytes, source.size);
+  let position = first * chunkBytes;
+  const stream = await readBlob(
+    { backendId: replica.backendId, key: replica.key, start: BigInt(position), end: BigInt(end) },
+    context,
+  );
+  let pieces: Buffer[] = [];
+  let gathered = 0;
+  for await (const piece of stream as AsyncIterable<Buffer>) {
+    for (let rest = piece; rest.length > 0; ) {
+      const wanted = Math.min(chunkBytes, end - position) - gathered;
+      const part = rest.subarray(0, wanted);
+      rest = rest.subarray(part.length);
+      pieces.push(part);
+      gathered += part.length;
+      if (part.length < wanted) break;
+      yield pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces, gathered);
+      position += gathered;
+      pieces = [];
+      gathered = 0;
+    }
+  }
+  if (position < end) throw new BadReplica(ReplicaState.MISSING);
+}
+
+async function passOver(
+  { content, logger }: Dependencies,
+  source: BlobSource,
+  replica: Replica,
+  error: unknown,
+  context: CallContext,
+): Promise<void> {
+  const state = error instanceof BadReplica ? error.state : stateOf(toAppError(error));
+  const facts = { blob_id: source.blobId, backend_id: replica.backendId, request_id: context.requestId };
+  logger.warn({ ...facts, err: error }, 'A replica was passed over.');
+  if (state === null) return;
+  try {
+    await content.reportReplica({ blobId: source.blobId, backendId: replica.backendId, state }, context);
+  } catch (reportError) {
+    logger.error({ ...facts, err: reportError }, 'A bad replica could not be reported.');
+  }
+}
+
+/** What is not there is missing; what can't be reached just now says nothing of the replica. */
+function stateOf(error: AppError): ReplicaState | null {
+  return error.code === 'not_found' ? ReplicaState.MISSING : null;
+}
+
+/** The chunk checksums of a blob, fetched run by run where the blob is large. */
+class Checksums {
+  readonly #dependencies: Dependencies;
+  readonly #source: BlobSource;
+  readonly #context: CallContext;
+  #first = 0;
+  #run: DataView;
+
+  constructor(dependencies: Dependencies, source: BlobSource, context: CallContext) {
+    this.#dependencies = dependencies;
+    this.#source = source;
+    this.#context = context;
+    this.#run = viewOf(source.checksums);
+  }
+
+  async of(index: number): Promise<number> {
+    if (index < this.#first || (index - this.#first) * 4 >= this.#run.byteLength) await this.#fetch(index);
+    return this.#run.getUint32((index - this.#first) * 4);
+  }
+
+  async #fetch(first: number): Promise<void> {
+    const request = { blobId: this.#source.blobId, first: BigInt(first), count: checksumsPerCall };
+    const { chunkCrc32c } = await this.#dependencies.content.getChunkChecksums(request, this.#context);
+    if (chunkCrc32c.length === 0) throw new Error(`blob ${this.#source.blobId} has no checksum for chunk ${first}`);
+    this.#first = first;
+    this.#run = viewOf(chunkCrc32c);
+  }
+}
+
+function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

@@ -1,0 +1,65 @@
+import { AppError } from '@stowage/common/errors';
+import type { ErrorCode } from '@stowage/common/errors';
+import { roles } from '@stowage/common/rpc/context';
+import type { Role } from '@stowage/common/rpc/context';
+import type { FastifyInstance, RouteOptions } from 'fastify';
+
+/** Who may use a route: anybody, or a user whose role is at least this one. */
+export type Access = 'public' | Role;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Declared beside each route; the start fails where it is missing. */
+    access?: Access;
+    /** Problems beyond those that every route can give, for the OpenAPI description. */
+    problems?: readonly ErrorCode[];
+    /** Takes an Idempotency-Key. */
+    idempotent?: boolean;
+    /** A write that is allowed while the service is read-only. */
+    allowedReadOnly?: boolean;
+  }
+}
+
+/** Whether a role suffices. */
+export function allows(access: Role, role: Role): boolean {
+  return roles.indexOf(role) >= roles.indexOf(access);
+}
+
+const writeMethods = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
+
+export function isWrite(method: string): boolean {
+  return writeMethods.has(method);
+}
+
+/** Refuses to start with a route that does not say who may use it. */
+export function requireAccess(app: FastifyInstance): void {
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => {
+    routes.push(route);
+  });
+  app.addHook('onReady', async () => {
+    const open = routes.filter((route) => route.config?.access === undefined && route.method !== 'OPTIONS');
+    const names = open.map((route) => `${String(route.method)} ${route.url}`);
+    if (names.length > 0) throw new Error(`these routes declare no access: ${names.join(', ')}`);
+  });
+}
+
+/** Answers 405 with Allow where the address exists for other methods, else 404. */
+export function addNotFound(app: FastifyInstance): void {
+  const known: { pattern: RegExp; methods: Set<string> }[] = [];
+  app.addHook('onRoute', (route) => {
+    const source = route.url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/:[a-z_]+/g, '[^/]+');
+    const methods = (Array.isArray(route.method) ? route.method : [route.method]).map(String);
+    const pattern = new RegExp(`^${source}$`);
+    const present = known.find((entry) => entry.pattern.source === pattern.source);
+    if (present) for (const method of methods) present.methods.add(method);
+    else known.push({ pattern, methods: new Set(methods) });
+  });
+  app.setNotFoundHandler(async (request, reply) => {
+    const path = request.url.split('?', 1)[0] ?? '';
+    const allow = [...new Set(known.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => [...methods]))];
+    if (allow.length === 0) throw new AppError('not_found', 'There is nothing at this address.');
+    if (request.method === 'OPTIONS') return reply.code(204).header('allow', allow.join(', ')).send();
+    throw new AppError('method_not_allowed', `Use ${allow.join(' or ')} here.`, { members: { allow } });
+  });
+}

@@ -1,0 +1,40 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { parseJsonBody } from './json-body.ts';
+
+const refused = expect.objectContaining({ code: 'validation_failed' });
+
+describe('a JSON body', () => {
+  test('that is empty is {}', () => expect(parseJsonBody(Buffer.alloc(0))).toEqual({}));
+
+  test('comes out as it went in, up to 32 levels', () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 20 }), (text) => {
+        if (text.includes('__proto__')) return;
+        expect(parseJsonBody(Buffer.from(text))).toEqual(JSON.parse(text));
+      }),
+    );
+    const deep = '['.repeat(32) + ']'.repeat(32);
+    expect(() => parseJsonBody(Buffer.from(deep))).not.toThrow();
+  });
+
+  test.each([
+    ['broken', '{"a":'],
+    ['33 levels deep', '['.repeat(33) + ']'.repeat(33)],
+    ['100,000 levels deep', '['.repeat(100_000)],
+    ['a number out of bounds', '{"a":1e400}'],
+    ['a prototype', '{"__proto__":{"admin":true}}'],
+    ['a nested prototype', '{"a":[{"\\u005f_proto__":1}]}'],
+  ])('that holds %s is refused', (_name, text) => {
+    expect(() => parseJsonBody(Buffer.from(text))).toThrow(refused);
+  });
+
+  test('that is not UTF-8 is refused', () => {
+    expect(() => parseJsonBody(Buffer.from([0x22, 0xff, 0x22]))).toThrow(refused);
+  });
+
+  test('brackets inside strings are no depth', () => {
+    const text = JSON.stringify({ name: '[{"\\'.repeat(100) });
+    expect(() => parseJsonBody(Buffer.from(text))).not.toThrow();
+  });
+});

@@ -1,0 +1,97 @@
+import { AppError } from '@stowage/common/errors';
+import { newId } from '@stowage/common/ids';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Socket } from 'node:net';
+import type { GatewaySettings } from '../settings.ts';
+import { problemOf } from './problem.ts';
+
+const requestIdPattern = /^[A-Za-z0-9._-]{1,128}$/;
+
+/** The client's X-Request-Id where it is well-formed, else a new one. */
+export function requestIdOf(request: { headers: Record<string, string | string[] | undefined> }): string {
+  const given = request.headers['x-request-id'];
+  return typeof given === 'string' && requestIdPattern.test(given) ? given : newId();
+}
+
+function isTus(url: string): boolean {
+  return /^\/files(\/|\?|$)/.test(url);
+}
+
+/** Headers of every answer; content routes set their own beside them. */
+export function addCommonHeaders(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request, reply) => {
+    void reply.headers({
+      'x-request-id': request.id,
+      'cache-control': 'private, no-store',
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'no-referrer',
+      'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+    });
+    if (isTus(request.url)) void reply.header('tus-resumable', '1.0.0');
+  });
+}
+
+/** Tells handlers when the client is gone. */
+export function addClientWatch(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const gone = new AbortController();
+    request.gone = gone;
+    reply.raw.once('close', () => {
+      if (!reply.raw.writableFinished) gone.abort();
+    });
+  });
+}
+
+/** Says "100 Continue" only to requests that authorisation let through. */
+export function addContinue(app: FastifyInstance): void {
+  app.addHook('preParsing', async (request, reply) => {
+    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue();
+  });
+}
+
+/** Ends JSON requests whose body takes too long, and content that stands still. */
+export function addTimeouts(app: FastifyInstance, settings: Pick<GatewaySettings, 'jsonTimeoutMs' | 'idleTimeoutMs'>): void {
+  const timers = new WeakMap<FastifyRequest, NodeJS.Timeout>();
+  const clear = async (request: FastifyRequest): Promise<void> => clearTimeout(timers.get(request));
+  app.addHook('onRequest', async (request, reply) => {
+    request.raw.socket.setTimeout(settings.idleTimeoutMs, () => request.raw.socket.destroy());
+    if (isTus(request.url)) return;
+    timers.set(request, setTimeout(() => endLate(request, reply), settings.jsonTimeoutMs));
+  });
+  app.addHook('preValidation', clear);
+  app.addHook('onResponse', clear);
+  app.addHook('onRequestAbort', clear);
+}
+
+function endLate(request: FastifyRequest, reply: FastifyReply): void {
+  if (!reply.sent) answerRaw(request.raw.socket, new AppError('request_timeout', 'The body took too long to arrive.'), request.id);
+}
+
+/** Answers what Node could not even parse as HTTP, with a problem document and a closed connection. */
+export function onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  answerRaw(socket, parserError(error.code), newId());
+}
+
+function parserError(code: string | undefined): AppError {
+  if (code === 'HPE_HEADER_OVERFLOW') return new AppError('headers_too_large', 'The request headers are too large.');
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new AppError('request_timeout', 'The request took too long to arrive.');
+  return new AppError('validation_failed', 'This is not a well-formed HTTP request.');
+}
+
+function answerRaw(socket: Socket, error: AppError, requestId: string): void {
+  const problem = problemOf(error, requestId);
+  const body = JSON.stringify(problem);
+  const head = [
+    `HTTP/1.1 ${problem.status} ${problem.status === 431 ? 'Request Header Fields Too Large' : 'Bad Request'}`,
+    'Content-Type: application/problem+json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}

@@ -1,0 +1,63 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { RouteOptions } from 'fastify';
+import type { App } from '../app-types.ts';
+import { documentHead, nameSchemas, problemResponses, problemsOf } from '../openapi.ts';
+import type { Piece } from '../openapi.ts';
+
+const idempotencyHeader = {
+  'Idempotency-Key': {
+    type: 'string',
+    minLength: 1,
+    maxLength: 128,
+    description: 'The same key, user, route and body within 24 h answer the first result again.',
+  },
+};
+const ifMatchHeader = {
+  'If-Match': { type: 'string', description: 'The ETag that the change is meant for; another version is 412.', examples: ['"3"'] },
+};
+
+/** Request headers that a route takes, for the description; the handlers read them themselves. */
+function headersOf(config: NonNullable<RouteOptions['config']>, method: string): Piece {
+  const conditional = method !== 'GET' && (config.problems ?? []).includes('precondition_failed');
+  const properties = { ...(config.idempotent ? idempotencyHeader : {}), ...(conditional ? ifMatchHeader : {}) };
+  return Object.keys(properties).length === 0 ? {} : { headers: { type: 'object', properties } };
+}
+
+/** Collects the routes' schemas; has to come before the routes. */
+export async function addOpenApi(app: App, publicUrl: string | null): Promise<void> {
+  await app.register(swagger, {
+    openapi: documentHead(publicUrl),
+    transform: ({ schema, url, route }) => {
+      const method = String(route.method);
+      const config = route.config ?? {};
+      const hasInput = Boolean(schema?.body ?? schema?.querystring ?? url.startsWith('/files'));
+      const problems = problemResponses(problemsOf(config, method, hasInput));
+      const responses: Piece = { ...problems, ...(schema?.response as Piece | undefined) };
+      return { schema: { ...schema, ...headersOf(config, method), response: responses }, url };
+    },
+    transformObject: (document) => nameSchemas('openapiObject' in document ? { ...document.openapiObject } : {}),
+  });
+  await app.register(async (docs: App) => {
+    docs.addHook('onRoute', (route) => {
+      route.config = { ...route.config, access: 'public' };
+      route.schema = { ...route.schema, hide: true };
+    });
+    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP: true, uiConfig: { docExpansion: 'list' } });
+  });
+}
+
+/** Contract, item 4: the description as a document; the page of it is at `/api/docs`. */
+export function docsRoutes(app: App): void {
+  app.route({
+    method: 'GET',
+    url: '/api/openapi.json',
+    config: { access: 'public' },
+    schema: { hide: true },
+    handler: async (_request, reply) => {
+      void reply.type('application/json').send(JSON.stringify(app.swagger()));
+      await reply;
+    },
+  });
+}
+

@@ -1,0 +1,123 @@
+import type { Job as JobMessage } from '@stowage/proto/stowage/placement/v1/job';
+import { jobStates } from '@stowage/common/jobs/job';
+import { Type } from 'typebox';
+import type { Static } from 'typebox';
+import type { App, AppDependencies } from '../app-types.ts';
+import { contextOf } from '../http/call-context.ts';
+import { Closed, Id, Nullable, Page, pageFields, Time } from '../http/schemas.ts';
+import { present, timeOf, timeOrNull } from './nodes.ts';
+
+const tags = ['Jobs'];
+const Params = Type.Object({ job_id: Id });
+const JobState = Type.Union(jobStates.map((state) => Type.Literal(state)));
+const Kind = Type.String({ pattern: '^[a-z_]{1,64}$', examples: ['purge_recycle_bin'] });
+
+const Job = Type.Object(
+  {
+    id: Id,
+    kind: Type.String(),
+    state: Type.String({ enum: [...jobStates] }),
+    attempt: Type.Integer(),
+    max_attempts: Type.Integer(),
+    run_after: Time,
+    params: Type.Record(Type.String(), Type.Unknown()),
+    progress: Type.Object({ done: Type.Integer(), total: Nullable(Type.Integer()), bytes: Type.Integer() }),
+    result: Nullable(Type.Record(Type.String(), Type.Unknown())),
+    error: Nullable(Type.Object({ code: Type.String(), detail: Type.String() })),
+    trace_id: Nullable(Type.String()),
+    created_at: Time,
+    started_at: Nullable(Time),
+    finished_at: Nullable(Time),
+  },
+  { title: 'Job' },
+);
+
+const Pending = Type.Object(
+  { selected: Type.Integer(), succeeded: Type.Integer(), failed: Type.Integer(), running: Type.Integer() },
+  { title: 'PendingRun' },
+);
+
+/** Contract §7: background jobs, for admins. */
+export function jobRoutes(app: App, { jobs }: AppDependencies): void {
+  app.route({
+    method: 'GET',
+    url: '/api/jobs',
+    config: { access: 'admin' },
+    schema: {
+      tags,
+      summary: 'List jobs, newest first',
+      querystring: Closed({ ...pageFields, state: Type.Optional(JobState), kind: Type.Optional(Kind) }),
+      response: { 200: Page(Job, 'JobList') },
+    },
+    handler: async (request) => {
+      const { items, nextCursor } = await jobs.listJobs(request.query, contextOf(request));
+      return { items: items.map(toJob), next_cursor: nextCursor ?? null };
+    },
+  });
+
+  app.route({
+    method: 'GET',
+    url: '/api/jobs/:job_id',
+    config: { access: 'admin', problems: ['not_found'] },
+    schema: { tags, summary: 'Read a job', params: Params, response: { 200: Job } },
+    handler: async (request) => toJob(present((await jobs.getJob({ id: request.params.job_id }, contextOf(request))).job)),
+  });
+
+  app.route({
+    method: 'POST',
+    url: '/api/jobs/:job_id/retry',
+    config: { access: 'admin', idempotent: true, problems: ['not_found', 'state_conflict'] },
+    schema: { tags, summary: 'Make a failed job pending again', params: Params, body: Closed({}), response: { 200: Job } },
+    handler: async (request) =>
+      toJob(present((await jobs.retryJob({ id: request.params.job_id }, contextOf(request))).job)),
+  });
+
+  app.route({
+    method: 'POST',
+    url: '/api/jobs/run-pending',
+    config: { access: 'admin', idempotent: true },
+    schema: {
+      tags,
+      summary: 'Start what is due now, and wait for it where asked to',
+      body: Closed({
+        kinds: Type.Optional(Type.Array(Kind, { maxItems: 32 })),
+        limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+        wait_seconds: Type.Optional(Type.Integer({ minimum: 0, maximum: 60 })),
+      }),
+      response: { 200: Pending },
+    },
+    handler: async (request) => {
+      const { kinds = [], limit = 100, wait_seconds: waitSeconds = 0 } = request.body;
+      const timeoutMs = waitSeconds * 1000 + 10_000;
+      const { selected, succeeded, failed, running } = await jobs.runPending(
+        { kinds, limit, waitSeconds },
+        contextOf(request),
+        { timeoutMs },
+      );
+      return { selected, succeeded, failed, running };
+    },
+  });
+}
+
+function toJob(job: JobMessage): Static<typeof Job> {
+  return {
+    id: job.id,
+    kind: job.kind,
+    state: job.state,
+    attempt: job.attempt,
+    max_attempts: job.maxAttempts,
+    run_after: timeOf(job.runAfter),
+    params: job.params ?? {},
+    progress: {
+      done: Number(job.progress?.done ?? 0n),
+      total: job.progress?.total === undefined ? null : Number(job.progress.total),
+      bytes: Number(job.progress?.bytes ?? 0n),
+    },
+    result: job.result ?? null,
+    error: job.error ? { code: job.error.code, detail: job.error.detail } : null,
+    trace_id: job.traceId ?? null,
+    created_at: timeOf(job.createdAt),
+    started_at: timeOrNull(job.startedAt),
+    finished_at: timeOrNull(job.finishedAt),
+  };
+}

@@ -1,0 +1,223 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt';
+import type { Upload } from '@stowage/proto/stowage/upload/v1/upload';
+import { AppError } from '@stowage/common/errors';
+import { Type } from 'typebox';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { App, AppDependencies } from '../app-types.ts';
+import { contextOf } from '../http/call-context.ts';
+import { sendError } from '../http/error-handler.ts';
+import { Id, NoContent } from '../http/schemas.ts';
+import { drain } from '../tus/drain.ts';
+import {
+  bodyLength,
+  checkBodyType,
+  checksumAlgorithms,
+  checkVersion,
+  declaredLength,
+  tusExtensions,
+  tusVersion,
+  uploadChecksum,
+  uploadLength,
+  uploadOffset,
+} from '../tus/headers.ts';
+import { parseMetadata } from '../tus/metadata.ts';
+import { present } from './nodes.ts';
+
+const tags = ['Resumable uploads (tus 1.0.0)'];
+const Params = Type.Object({ upload_id: Id });
+type UploadRequest = FastifyRequest<{ Params: { upload_id: string } }>;
+type Handler = (request: UploadRequest, reply: FastifyReply) => Promise<void>;
+
+const creationProblems = [
+  'not_found',
+  'tus_version_unsupported',
+  'payload_too_large',
+  'unsupported_media_type',
+  'rate_limited',
+  'insufficient_storage',
+  'chunk_checksum_mismatch',
+] as const;
+const appendProblems = [...creationProblems, 'offset_conflict', 'gone', 'locked'] as const;
+
+/** Contract §5: tus 1.0.0. The body of a request is never parsed here: it flows on to the upload service. */
+export function tusRoutes(app: App, dependencies: AppDependencies): void {
+  void app.register(async (files: App) => {
+    files.removeAllContentTypeParsers();
+    files.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    files.setErrorHandler(async (error, request, reply) => {
+      if (!(await drain(request.raw))) void reply.header('connection', 'close');
+      if (error instanceof AppError && error.code === 'tus_version_unsupported') void reply.header('tus-version', tusVersion);
+      sendError(error, request, reply);
+      return reply;
+    });
+    optionsRoutes(files, dependencies);
+    creationRoute(files, dependencies);
+    uploadRoutes(files, dependencies);
+  });
+}
+
+function optionsRoutes(app: App, { settings }: AppDependencies): void {
+  for (const url of ['/files', '/files/:upload_id']) {
+    app.route({
+      method: 'OPTIONS',
+      url,
+      config: { access: 'public' },
+      schema: { tags, summary: 'What this server speaks', security: [], response: { 204: NoContent } },
+      handler: async (_request, reply) =>
+        reply
+          .code(204)
+          .headers({
+            'tus-version': tusVersion,
+            'tus-extension': tusExtensions,
+            'tus-max-size': settings.maxUploadBytes,
+            'tus-checksum-algorithm': checksumAlgorithms,
+          })
+          .send(null),
+    });
+  }
+}
+
+function creationRoute(app: App, dependencies: AppDependencies): void {
+  app.route({
+    method: 'POST',
+    url: '/files',
+    config: { access: 'editor', problems: creationProblems },
+    schema: {
+      tags,
+      summary: 'Make an upload, with its first bytes where there is a body',
+      description: 'Upload-Metadata: filename, directory_id, filetype, file_class, sha256, on_conflict.',
+      response: { 201: Type.Null({ description: 'Made; see Location, Upload-Offset and Upload-Expires.' }) },
+    },
+    handler: async (request, reply) => {
+      const { headers } = request;
+      checkVersion(headers);
+      const length = uploadLength(headers);
+      const target = parseMetadata(headers);
+      const first = bodyLength(headers);
+      if (first !== 0) checkBodyType(headers);
+      const checksum = uploadChecksum(headers);
+      const metadata = headers['upload-metadata']?.toString();
+      const context = contextOf(request);
+      const made = await dependencies.uploads.createUpload(
+        { length: length === null ? undefined : BigInt(length), metadata, target },
+        context,
+      );
+      const upload = present(made.upload);
+      void reply.header('location', `${dependencies.settings.publicUrl ?? ''}/files/${upload.id}`);
+      let [offset, expires] = [upload.offset, upload.expiresAt];
+      if (first !== 0) {
+        const appended = await dependencies.appendUpload(
+          { id: upload.id, offset: 0n, checksum: checksum ?? undefined, bodyLength: first === null ? undefined : BigInt(first) },
+          request.raw,
+          context,
+        );
+        [offset, expires] = [appended.offset, appended.expiresAt];
+      }
+      void reply.headers({ 'upload-offset': String(offset), 'upload-expires': httpDate(expires) });
+      return reply.code(201).send(null);
+    },
+  });
+}
+
+function uploadRoutes(app: App, dependencies: AppDependencies): void {
+  const head = headHandler(dependencies);
+  const patch = patchHandler(dependencies);
+  const terminate = terminateHandler(dependencies);
+  const overridable = new Map<string, Handler>([
+    ['HEAD', head],
+    ['PATCH', patch],
+    ['DELETE', terminate],
+  ]);
+  const config = { access: 'editor' as const, problems: appendProblems };
+  const response = { 204: NoContent };
+  const url = '/files/:upload_id';
+  app.route({
+    method: 'HEAD',
+    url,
+    config: { access: 'editor', problems: ['not_found', 'gone', 'tus_version_unsupported'] },
+    schema: { tags, summary: 'How far an upload is', params: Params, response: { 200: Type.Null({ description: 'See Upload-Offset.' }) } },
+    handler: head,
+  });
+  app.route({
+    method: 'PATCH',
+    url,
+    config,
+    schema: { tags, summary: 'Append bytes at the offset', params: Params, response },
+    handler: patch,
+  });
+  app.route({
+    method: 'DELETE',
+    url,
+    config: { access: 'editor', problems: ['not_found', 'gone', 'state_conflict', 'tus_version_unsupported'] },
+    schema: { tags, summary: 'Give an unfinished upload up', params: Params, response },
+    handler: terminate,
+  });
+  app.route({
+    method: 'POST',
+    url,
+    config,
+    schema: { tags, summary: 'X-HTTP-Method-Override for proxies that refuse PATCH', params: Params, response: { ...response, 200: Type.Null() } },
+    handler: async (request, reply) => {
+      const handler = overridable.get(String(request.headers['x-http-method-override'] ?? ''));
+      const allow = [...overridable.keys()];
+      if (!handler) throw new AppError('method_not_allowed', `Use ${allow.join(', ')} here.`, { members: { allow } });
+      await handler(request, reply);
+    },
+  });
+}
+
+function headHandler({ uploads }: AppDependencies): Handler {
+  return async (request, reply) => {
+    checkVersion(request.headers);
+    const { upload } = await uploads.getUpload({ id: request.params.upload_id }, contextOf(request));
+    void reply.headers(stateHeaders(present(upload)));
+    await reply.code(200).header('cache-control', 'no-store').send();
+  };
+}
+
+function stateHeaders(upload: Upload): Record<string, string> {
+  const headers: Record<string, string> = {
+    'upload-offset': String(upload.offset),
+    'upload-expires': httpDate(upload.expiresAt),
+  };
+  if (upload.length === undefined) headers['upload-defer-length'] = '1';
+  else headers['upload-length'] = String(upload.length);
+  if (upload.metadata !== undefined) headers['upload-metadata'] = upload.metadata;
+  return headers;
+}
+
+function patchHandler({ appendUpload }: AppDependencies): Handler {
+  return async (request, reply) => {
+    const { headers } = request;
+    checkVersion(headers);
+    checkBodyType(headers);
+    const length = declaredLength(headers);
+    const body = bodyLength(headers);
+    const appended = await appendUpload(
+      {
+        id: request.params.upload_id,
+        offset: BigInt(uploadOffset(headers)),
+        length: length === null ? undefined : BigInt(length),
+        checksum: uploadChecksum(headers) ?? undefined,
+        bodyLength: body === null ? undefined : BigInt(body),
+      },
+      request.raw,
+      contextOf(request),
+    );
+    void reply.headers({ 'upload-offset': String(appended.offset), 'upload-expires': httpDate(appended.expiresAt) });
+    await reply.code(204).send();
+  };
+}
+
+function terminateHandler({ uploads }: AppDependencies): Handler {
+  return async (request, reply) => {
+    checkVersion(request.headers);
+    await uploads.terminateUpload({ id: request.params.upload_id }, contextOf(request));
+    await reply.code(204).send();
+  };
+}
+
+/** RFC 9110 §5.6.7. */
+function httpDate(timestamp: Upload['expiresAt']): string {
+  return timestampDate(present(timestamp)).toUTCString();
+}

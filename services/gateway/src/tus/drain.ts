@@ -1,0 +1,23 @@
+import type { IncomingMessage } from 'node:http';
+
+const limits = { bytes: 16 * 1024 * 1024, ms: 2_000 };
+
+/**
+ * Reads and drops what is left of a refused body, up to a limit, so that the client gets to read why it was refused
+ * instead of a reset connection. True: the body was read to its end, and the connection can be kept.
+ */
+export async function drain(request: IncomingMessage): Promise<boolean> {
+  if (request.complete || request.destroyed) return request.complete;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, limits.ms);
+  let bytes = 0;
+  const count = (piece: Buffer): void => {
+    bytes += piece.length;
+    if (bytes > limits.bytes) resolve();
+  };
+  request.on('data', count).once('end', resolve).once('close', resolve).once('error', () => resolve());
+  await promise;
+  clearTimeout(timer);
+  request.off('data', count).pause();
+  return request.complete;
+}
