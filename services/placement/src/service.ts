@@ -1,0 +1,58 @@
+import { queryBuilder } from '@stowage/common/database/database';
+import { Schedule } from '@stowage/common/jobs/schedule';
+import { Worker } from '@stowage/common/jobs/worker';
+import type { ServiceProcess } from '@stowage/common/runtime/run-service';
+import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
+import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { removeBlob, verifyBlob } from './blob-jobs.ts';
+import { makeFirstPolicy } from './first-policy.ts';
+import { pruneHistory } from './prune-history.ts';
+import { placementEndpoints } from './rpc.ts';
+import { placementSettings } from './settings.ts';
+import type { PlacementSettings } from './settings.ts';
+import type { Tables } from './tables.ts';
+
+/** Where content should lie, and the jobs that make it so. */
+export const serviceProcess: ServiceProcess<typeof placementSettings> = {
+  name: 'placement',
+  settings: placementSettings,
+  create: createPlacement,
+};
+
+function createPlacement(settings: PlacementSettings, dependencies: ServiceDependencies): Service {
+  const { common, connections, database, logger, wake } = dependencies;
+  const db = queryBuilder<Tables>(database);
+  const services = { content: connections.client(ContentService), blobs: connections.client(BlobService) };
+  const worker = new Worker({
+    db,
+    handlers: {
+      remove_blob: removeBlob(services),
+      verify_blob: verifyBlob(services),
+      prune_history: pruneHistory(db, settings),
+    },
+    concurrency: common.jobConcurrency,
+    leaseMs: common.jobLeaseMs,
+    wake,
+    logger,
+  });
+  const schedule = new Schedule(db, 'prune_history', common.jobIntervalMs, logger);
+  const stopping = new AbortController();
+  return {
+    name: 'placement',
+    endpoints: placementEndpoints(db),
+    byteEndpoints: [],
+    async start() {
+      // Uploads need a policy: this process is not ready before there is one.
+      await makeFirstPolicy(db, connections.client(BackendService), logger, stopping.signal);
+      worker.start();
+      schedule.start();
+    },
+    async stop() {
+      stopping.abort();
+      schedule.stop();
+      await worker.stop();
+    },
+  };
+}
