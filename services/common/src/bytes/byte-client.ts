@@ -1,6 +1,6 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { Pool } from 'undici';
 import type { Dispatcher } from 'undici';
 import { AppError, isErrorCode, unavailable } from '../errors.ts';
@@ -8,6 +8,8 @@ import { contextToHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
+
+const shieldOptions = { objectMode: false, highWaterMark: 1024 * 1024 };
 
 /** The byte port of one other service. */
 export class ByteClient {
@@ -25,7 +27,9 @@ export class ByteClient {
 
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
     return async (request, body, context) => {
-      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), body, context);
+      // A refusal must not destroy the body's own socket: the client is still to read why.
+      const shielded = Readable.from(body.iterator({ destroyOnReturn: false }), shieldOptions);
+      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), shielded, context);
       const bytes = new Uint8Array(await answer.body.arrayBuffer());
       return fromBinary(operation.output, bytes);
     };

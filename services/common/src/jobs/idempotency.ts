@@ -2,9 +2,9 @@ import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { create } from '@bufbuild/protobuf';
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { sql } from 'kysely';
-import type { Transaction } from 'kysely';
+import type { QueryExecutorProvider, Transaction } from 'kysely';
 import { AppError } from '../errors.ts';
-import type { CallContext } from '../rpc/context.ts';
+import type { CallContext, IdempotencyKey } from '../rpc/context.ts';
 
 /** How long a key answers with its first result. */
 export const idempotencyKeyTtlHours = 24;
@@ -24,17 +24,42 @@ export async function idempotent<T, O extends DescMessage>(
   const userId = context.actor?.userId;
   if (!key || !userId) return create(output, await change());
   const first = await reserve(trx, userId, key.route, key.key, key.fingerprint);
-  if (first) {
-    if (first.fingerprint !== key.fingerprint) {
-      throw new AppError('idempotency_key_reused', 'This idempotency key was used for a request with another body.');
-    }
-    return fromBinary(output, first.response);
-  }
+  if (first) return sameRequest(first, key, output);
   const response = create(output, await change());
   await sql`
     update jobs.idempotency_keys set response = ${Buffer.from(toBinary(output, response))}
     where user_id = ${userId} and route = ${key.route} and key = ${key.key}`.execute(trx);
   return response;
+}
+
+/**
+ * The answer that the context's idempotency key got before, or null: for a change that ends in a transaction but can't
+ * begin in it. Throws `idempotency_key_reused` as idempotent() does.
+ */
+export async function answeredBefore<O extends DescMessage>(
+  db: QueryExecutorProvider,
+  context: CallContext,
+  output: O,
+): Promise<MessageShape<O> | null> {
+  const key = context.idempotency;
+  const userId = context.actor?.userId;
+  if (!key || !userId) return null;
+  const { rows } = await sql<{ fingerprint: string; response: Buffer }>`
+    select fingerprint, response from jobs.idempotency_keys
+    where user_id = ${userId} and route = ${key.route} and key = ${key.key} and response is not null
+      and created_at >= now() - ${idempotencyKeyTtlHours} * interval '1 hour'`.execute(db);
+  return rows[0] ? sameRequest(rows[0], key, output) : null;
+}
+
+function sameRequest<O extends DescMessage>(
+  first: { fingerprint: string; response: Buffer },
+  key: IdempotencyKey,
+  output: O,
+): MessageShape<O> {
+  if (first.fingerprint !== key.fingerprint) {
+    throw new AppError('idempotency_key_reused', 'This idempotency key was used for a request with another body.');
+  }
+  return fromBinary(output, first.response);
 }
 
 async function reserve<T>(

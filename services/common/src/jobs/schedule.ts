@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { query } from '../database/transaction.ts';
+import { inTransaction } from '../database/transaction.ts';
 import type { Logger } from '../runtime/logger.ts';
 import { enqueueJob } from './enqueue.ts';
 import type { JobKind } from './job.ts';
@@ -31,7 +31,7 @@ export class Schedule<T> {
   async #tick(): Promise<void> {
     const next = new Date(Math.ceil(Date.now() / this.#everyMs) * this.#everyMs);
     try {
-      await query(() => enqueueJob(this.#db, { kind: this.#kind, runAfter: next, dedupeKey: 'schedule' }));
+      await inTransaction(this.#db, (trx) => enqueueJob(trx, { kind: this.#kind, runAfter: next, dedupeKey: 'schedule' }));
     } catch (error) {
       this.#logger.warn({ err: error, kind: this.#kind }, 'A housekeeping job could not be queued.');
     }

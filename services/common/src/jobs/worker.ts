@@ -51,11 +51,14 @@ export class Worker<T> {
   async #work(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      const woken = this.#options.wake.next(pollMs, signal);
+      const turn = new AbortController();
+      const woken = this.#options.wake.next(pollMs, AbortSignal.any([signal, turn.signal]));
       const claimed = await this.#claim();
       for (const job of claimed) this.#launch(job);
       if (this.#running.size >= this.#options.concurrency) await Promise.race(this.#running);
       else if (claimed.length === 0) await Promise.race([woken, ...this.#running]);
+      // Gives back the timer and the listeners of a wait that is over.
+      turn.abort();
     }
   }
 
@@ -80,18 +83,32 @@ export class Worker<T> {
     const lost = new AbortController();
     const signal = AbortSignal.any([lost.signal, this.#stop.signal]);
     const progress: Progress = { done: 0, total: null, bytes: 0 };
-    const renewal = setInterval(() => {
-      renewLease(this.#options.db, job, this.#lease, progress).then(
-        (held) => (held ? undefined : lost.abort()),
-        (error: unknown) => this.#options.logger.warn({ err: error, job_id: job.id }, 'A lease was not renewed.'),
-      );
-    }, this.#lease.leaseMs / 3);
+    const renewal = this.#keepLease(job, progress, lost);
     try {
       const outcome = await this.#attempt(job, signal, progress);
       if (!lost.signal.aborted) await settleJob(this.#options.db, job, outcome);
     } finally {
       clearInterval(renewal);
     }
+  }
+
+  /** Renews a lease every third of its time; aborts `lost` when another has it, or when it ran out unrenewed. */
+  #keepLease(job: ClaimedJob, progress: Progress, lost: AbortController): NodeJS.Timeout {
+    const { leaseMs } = this.#lease;
+    let heldUntil = performance.now() + leaseMs;
+    return setInterval(() => {
+      const asked = performance.now();
+      renewLease(this.#options.db, job, this.#lease, progress).then(
+        (held) => {
+          if (held) heldUntil = asked + leaseMs;
+          else lost.abort();
+        },
+        (error: unknown) => {
+          this.#options.logger.warn({ err: error, job_id: job.id }, 'A lease was not renewed.');
+          if (performance.now() >= heldUntil) lost.abort();
+        },
+      );
+    }, leaseMs / 3);
   }
 
   #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {

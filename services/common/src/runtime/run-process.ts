@@ -27,6 +27,9 @@ export async function runProcess(
   };
   process.on('SIGINT', () => stop(0));
   process.on('SIGTERM', () => stop(0));
+  // A launcher that dies without a word takes its children with it.
+  process.channel?.unref();
+  process.on('disconnect', () => stop(0));
   process.on('uncaughtException', (error) => {
     logger.fatal({ err: error }, 'An error that nobody handled; the process ends.');
     stop(1);

@@ -56,7 +56,8 @@ async function createNodes(db: Kysely<unknown>): Promise<void> {
       size bigint,
       media_type text,
       file_class text,
-      constraint nodes_parent_check check (parent_id is not null or deleted_at is not null or id = ${sql.lit(rootDirectoryId)}),
+      constraint nodes_parent_check check (
+        parent_id is not null or deleted_at is not null or purged_at is not null or id = ${sql.lit(rootDirectoryId)}),
       constraint nodes_file_check check (
         (kind = 'file') = (blob_id is not null and size is not null and media_type is not null and file_class is not null)),
       constraint nodes_bin_check check ((deleted_at is null) = (purge_at is null)),
@@ -72,14 +73,14 @@ async function createNodeIndexes(db: Kysely<unknown>): Promise<void> {
   await sql`create index nodes_by_created_idx on catalog.nodes (parent_id, kind, created_at, id) ${live}`.execute(db);
   await sql`create index nodes_by_updated_idx on catalog.nodes (parent_id, kind, updated_at, id) ${live}`.execute(db);
   await sql`create index nodes_by_size_idx on catalog.nodes (parent_id, size, id) where deleted_at is null and kind = 'file'`.execute(db);
-  // Serves the foreign key when a directory is purged, children in the bin included.
-  await sql`create index nodes_recycled_children_idx on catalog.nodes (parent_id) where deleted_at is not null`.execute(db);
+  // Serves the foreign key, whose check knows no `where`, when a node is deleted, and the purge of a directory.
+  await sql`create index nodes_parent_id_idx on catalog.nodes (parent_id)`.execute(db);
   await sql`
     create index nodes_bin_idx on catalog.nodes (deleted_at desc, id desc)
     where deleted_at is not null and purged_at is null`.execute(db);
   await sql`
     create index nodes_purge_at_idx on catalog.nodes (purge_at)
     where purge_at is not null and purged_at is null`.execute(db);
-  await sql`create index nodes_purged_idx on catalog.nodes (purged_at, id) where purged_at is not null`.execute(db);
+  await sql`create index nodes_purged_idx on catalog.nodes (kind, purged_at, id) where purged_at is not null`.execute(db);
   await sql`create index nodes_blob_id_idx on catalog.nodes (blob_id) where blob_id is not null`.execute(db);
 }

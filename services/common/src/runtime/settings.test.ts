@@ -1,0 +1,49 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { byteSize, duration, integer, list, oneOf, origin, readSettings, setting, text } from './settings.ts';
+
+const group = {
+  port: setting('STOWAGE_PORT', 'a port', integer(0, 65_535), { fallback: '8080' }),
+  ttl: setting('STOWAGE_TTL', 'a time', duration, { fallback: '1h' }),
+  password: setting<string | null>('STOWAGE_PASSWORD', 'a secret', text, { absent: null, secret: true }),
+  database: setting('STOWAGE_DATABASE_URL', 'needed', text),
+};
+
+describe('settings', () => {
+  test('have defaults, and an empty variable counts as unset', () => {
+    const { own } = readSettings({ own: group }, { STOWAGE_DATABASE_URL: 'x', STOWAGE_PORT: '' });
+    expect(own).toEqual({ port: 8080, ttl: 3_600_000, password: null, database: 'x' });
+  });
+
+  test('all mistakes of all groups come in one message', () => {
+    const other = { level: setting('STOWAGE_LOG_LEVEL', 'a word', oneOf('info', 'warn'), { fallback: 'info' }) };
+    const wrong = { STOWAGE_PORT: '99999', STOWAGE_TTL: 'soon', STOWAGE_LOG_LEVEL: 'loud' };
+    expect(() => readSettings({ group, other }, wrong)).toThrow(
+      /STOWAGE_PORT must be[^]*STOWAGE_TTL must be[^]*STOWAGE_DATABASE_URL must be set[^]*STOWAGE_LOG_LEVEL must be/,
+    );
+  });
+
+  test('a secret can come from a file, and not from two places', () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'stowage-settings-')), 'password');
+    writeFileSync(file, 'from a file\n');
+    const base = { STOWAGE_DATABASE_URL: 'x', STOWAGE_PASSWORD_FILE: file };
+    expect(readSettings({ group }, base).group.password).toBe('from a file');
+    expect(() => readSettings({ group }, { ...base, STOWAGE_PASSWORD: 'y' })).toThrow(/set twice/);
+    expect(() => readSettings({ group }, { ...base, STOWAGE_PASSWORD_FILE: '/nowhere' })).toThrow(/can't be read/);
+  });
+
+  test('times and sizes carry their units', () => {
+    fc.assert(fc.property(fc.nat(999_999), (n) => duration(`${n}s`) === n * 1000 && byteSize(`${n}KiB`) === n * 1024));
+    for (const wrong of ['', '5', '-5s', '5 s', '1w', 's']) expect(() => duration(wrong)).toThrow(/must be a time/);
+    for (const wrong of ['', 'KiB', '-1', '1KB', '99999999TiB']) expect(() => byteSize(wrong)).toThrow(/must be a size/);
+  });
+
+  test('an origin is scheme, host and port alone', () => {
+    expect(origin('https://files.example.com')).toBe('https://files.example.com');
+    for (const wrong of ['files.example.com', 'https://a/b', 'ftp://a', 'https://u@a', 'https://a?x']) expect(() => origin(wrong)).toThrow();
+    expect(list(origin)('https://a, https://b')).toEqual(['https://a', 'https://b']);
+  });
+});
