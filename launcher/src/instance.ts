@@ -1,0 +1,72 @@
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { migrate } from '@stowage/common/database/migrate';
+import { postgresUrl } from '@stowage/common/runtime/common-settings';
+import type { Lifecycle } from '@stowage/common/runtime/lifecycle';
+import type { Logger } from '@stowage/common/runtime/logger';
+import { StartupError } from '@stowage/common/runtime/run-process';
+import { integer, setting, text } from '@stowage/common/runtime/settings';
+import type { Values } from '@stowage/common/runtime/settings';
+import { startEmbeddedPostgres } from './embedded-postgres.ts';
+import { InstanceLock } from './instance-lock.ts';
+
+/** Settings of a process that brings its own database unless it is told of one. */
+export const launchSettings = {
+  dataDir: setting('STOWAGE_DATA_DIR', 'Where metadata and content live.', text, { fallback: './data' }),
+  databaseUrl: setting<string | null>(
+    'STOWAGE_DATABASE_URL',
+    'PostgreSQL 15 or later; without it an embedded one is started.',
+    postgresUrl,
+    { absent: null, secret: true },
+  ),
+  managementPort: setting<number | null>('STOWAGE_MANAGEMENT_PORT', 'The port of probes and metrics.', integer(0, 65_535), {
+    absent: null,
+  }),
+};
+
+/**
+ * Makes the data folder this process's own, with a database of the present schema. Gives the database's address.
+ * Throws StartupError where another Stowage has the folder.
+ */
+export async function openInstance(
+  settings: Values<typeof launchSettings>,
+  lifecycle: Lifecycle,
+  logger: Logger,
+): Promise<string> {
+  const dataDir = makeDataDirectory(settings.dataDir);
+  const { url, stop } = settings.databaseUrl === null ? await embedded(dataDir, logger) : external(settings.databaseUrl);
+  const lock = new InstanceLock(url, logger);
+  await lock.acquire(dataDir);
+  // Only now is the embedded server ours to stop: before, it may have been another process's.
+  lifecycle.onStop('embedded PostgreSQL', stop);
+  lifecycle.onStop('instance lock', () => lock.release());
+  const applied = await migrate(url);
+  if (applied.length > 0) logger.info({ applied }, 'The database was migrated.');
+  return url;
+}
+
+interface Opened {
+  url: string;
+  stop(): Promise<void>;
+}
+
+async function embedded(dataDir: string, logger: Logger): Promise<Opened> {
+  const directory = join(dataDir, 'postgres');
+  const postgres = await startEmbeddedPostgres({ directory, log: (message) => logger.info(message) });
+  return { url: postgres.url, stop: () => postgres.stop() };
+}
+
+function external(url: string): Opened {
+  return { url, stop: async () => undefined };
+}
+
+function makeDataDirectory(path: string): string {
+  const absolute = resolve(path);
+  try {
+    mkdirSync(absolute, { recursive: true });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new StartupError(`The data folder ${absolute} can't be made: ${why}`);
+  }
+  return absolute;
+}
