@@ -1,0 +1,3 @@
+import { sharePostgres } from './shared-system.ts';
+
+export default sharePostgres;

@@ -1,0 +1,3 @@
+import { shareSystem } from './shared-system.ts';
+
+export default (): Promise<void> => shareSystem('services');

@@ -1,0 +1,3 @@
+import { endShared } from './shared-system.ts';
+
+export default endShared;
