@@ -115,7 +115,8 @@ function parseAnswer(bytes: Buffer, closed: boolean): { answer: RawAnswer; lengt
   const [statusLine = '', ...lines] = bytes.toString('latin1', 0, headEnd).split('\r\n');
   const status = Number(statusLine.split(' ')[1]);
   const headers: Record<string, string> = {};
-  for (const line of lines) headers[line.slice(0, line.indexOf(':')).toLowerCase()] = line.slice(line.indexOf(':') + 1).trim();
+  for (const line of lines)
+    headers[line.slice(0, line.indexOf(':')).toLowerCase()] = line.slice(line.indexOf(':') + 1).trim();
   const start = headEnd + 4;
   const given = headers['content-length'];
   const bodyless = status < 200 || status === 204 || status === 304;
@@ -123,14 +124,4 @@ function parseAnswer(bytes: Buffer, closed: boolean): { answer: RawAnswer; lengt
   if (length === null ? !closed : bytes.length < start + length) return null;
   const end = length === null ? bytes.length : start + length;
   return { answer: { status, headers, body: bytes.subarray(start, end) }, length: end };
-}
-
-/** The first answer of an exchange, taken apart. */
-export function firstAnswer({ text }: Exchange): Answer {
-  const [head = '', body = ''] = text.split('\r\n\r\n', 2);
-  const [statusLine = '', ...lines] = head.split('\r\n');
-  const headers = new Headers();
-  for (const line of lines) headers.append(line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim());
-  const bytes = Buffer.from(body, 'latin1');
-  return { status: Number(statusLine.split(' ')[1]), headers, json: jsonOf(headers, bytes), bytes };
 }

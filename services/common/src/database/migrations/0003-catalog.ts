@@ -63,7 +63,9 @@ async function createNodes(db: Kysely<unknown>): Promise<void> {
       constraint nodes_bin_check check ((deleted_at is null) = (purge_at is null)),
       constraint nodes_purged_check check (purged_at is null or id <> ${sql.lit(rootDirectoryId)})
     )`.execute(db);
-  await sql`insert into catalog.nodes (id, kind, name) values (${sql.lit(rootDirectoryId)}, 'directory', '')`.execute(db);
+  await sql`insert into catalog.nodes (id, kind, name) values (${sql.lit(rootDirectoryId)}, 'directory', '')`.execute(
+    db,
+  );
 }
 
 async function createNodeIndexes(db: Kysely<unknown>): Promise<void> {
@@ -72,15 +74,20 @@ async function createNodeIndexes(db: Kysely<unknown>): Promise<void> {
   await sql`create index nodes_by_name_idx on catalog.nodes (parent_id, kind, name) ${live}`.execute(db);
   await sql`create index nodes_by_created_idx on catalog.nodes (parent_id, kind, created_at, id) ${live}`.execute(db);
   await sql`create index nodes_by_updated_idx on catalog.nodes (parent_id, kind, updated_at, id) ${live}`.execute(db);
-  await sql`create index nodes_by_size_idx on catalog.nodes (parent_id, size, id) where deleted_at is null and kind = 'file'`.execute(db);
-  // Serves the foreign key, whose check knows no `where`, when a node is deleted, and the purge of a directory.
-  await sql`create index nodes_parent_id_idx on catalog.nodes (parent_id)`.execute(db);
+  await sql`create index nodes_by_size_idx on catalog.nodes (parent_id, size, id) where deleted_at is null and kind = 'file'`.execute(
+    db,
+  );
+  // Serves the foreign key, whose check knows no `where`, when a node is deleted, and the purge of a directory. With the
+  // id it is no smaller than the indexes above, so that the planner is not tempted to sort a directory read through it.
+  await sql`create index nodes_parent_id_idx on catalog.nodes (parent_id, id)`.execute(db);
   await sql`
     create index nodes_bin_idx on catalog.nodes (deleted_at desc, id desc)
     where deleted_at is not null and purged_at is null`.execute(db);
   await sql`
     create index nodes_purge_at_idx on catalog.nodes (purge_at)
     where purge_at is not null and purged_at is null`.execute(db);
-  await sql`create index nodes_purged_idx on catalog.nodes (kind, purged_at, id) where purged_at is not null`.execute(db);
+  await sql`create index nodes_purged_idx on catalog.nodes (kind, purged_at, id) where purged_at is not null`.execute(
+    db,
+  );
   await sql`create index nodes_blob_id_idx on catalog.nodes (blob_id) where blob_id is not null`.execute(db);
 }
