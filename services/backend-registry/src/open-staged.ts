@@ -1,0 +1,70 @@
+import type { Kysely } from 'kysely';
+import { query } from '@stowage/common/database/transaction';
+import { AppError, unavailable } from '@stowage/common/errors';
+import type { Logger } from '@stowage/common/runtime/logger';
+import type { OpenBackends } from './open-backend.ts';
+import type { Tables } from './tables.ts';
+
+export interface StagedRequest {
+  stagedId: string;
+  /** Wished for, in this order. */
+  backendIds: readonly string[];
+  /** How long the content will get, in bytes; null when that is not known yet. */
+  size: number | null;
+}
+
+interface Needs {
+  db: Kysely<Tables>;
+  backends: OpenBackends;
+  /** Bytes that stay free on a backend. */
+  reserveBytes: number;
+  logger: Logger;
+}
+
+/**
+ * Makes staged content on the first wished backend that is enabled, can be used and has room, else on the default one.
+ * Gives the backend's id. May be repeated. Throws `insufficient_storage` where room was all that lacked, else
+ * `unavailable`.
+ */
+export async function openStaged(needs: Needs, request: StagedRequest): Promise<string> {
+  let full = false;
+  for (const backendId of await candidates(needs.db, request.backendIds)) {
+    const refusal = await tryOn(needs, backendId, request);
+    if (refusal === null) return backendId;
+    full ||= refusal.code === 'insufficient_storage';
+  }
+  if (full) throw noRoom();
+  throw unavailable('No backend can take an upload just now: check the health of the default backend.');
+}
+
+async function candidates(db: Kysely<Tables>, wished: readonly string[]): Promise<string[]> {
+  const rows = await query(() =>
+    db
+      .selectFrom('registry.backends')
+      .select(['id', 'is_default'])
+      .where('enabled', '=', true)
+      .where((eb) => eb.or([eb('is_default', '=', true), ...(wished.length > 0 ? [eb('id', 'in', wished)] : [])]))
+      .execute(),
+  );
+  const enabled = new Set(rows.map((row) => row.id));
+  const defaults = rows.filter((row) => row.is_default).map((row) => row.id);
+  return [...new Set([...wished, ...defaults])].filter((id) => enabled.has(id));
+}
+
+/** Null where the content was made, else why not: the next backend may do. */
+async function tryOn(needs: Needs, backendId: string, request: StagedRequest): Promise<AppError | null> {
+  try {
+    const store = await needs.backends.open(backendId);
+    if ((request.size ?? 0) > (await store.freeBytes()) - needs.reserveBytes) return noRoom();
+    await store.createStaged(request.stagedId);
+    return null;
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code === 'validation_failed') throw error;
+    needs.logger.warn({ err: error.cause ?? error, backend_id: backendId }, 'A backend was passed over.');
+    return error;
+  }
+}
+
+function noRoom(): AppError {
+  return new AppError('insufficient_storage', 'No backend has room for this upload: free some space and try again.');
+}

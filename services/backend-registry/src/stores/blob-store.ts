@@ -1,0 +1,102 @@
+import type { Readable } from 'node:stream';
+
+/** The first byte and the one after the last, in bytes. */
+export interface ByteRange {
+  start: number;
+  end: number;
+}
+
+/**
+ * Where blobs lie. Knows keys and bytes only; nothing outside `stores/` knows which kind it has.
+ * Every method throws AppError: `unavailable` when the store can't be asked, `validation_failed` for a key that
+ * blobKey() did not make. Nothing here is retried: that is done around it.
+ */
+export interface BlobStore {
+  /** The backend id in the identity marker; null when there is no marker, as in an unmounted disk. */
+  identity(): Promise<string | null>;
+
+  /** Readies the store, once its identity was found right: folders are made, what a crash left half-written goes. */
+  prepare(): Promise<void>;
+
+  /**
+   * The bytes of `range`. Throws `not_found` when there is no such blob. A blob that is shorter than the range gives
+   * what it has and then breaks the stream. `signal` aborted breaks it too (with its reason where that is an AppError);
+   * that, the end, and destroying the stream give all resources back.
+   */
+  read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable>;
+
+  /** The size in bytes of a whole, visible blob; null when there is none. */
+  stat(key: string): Promise<{ size: number } | null>;
+
+  /** Removes a blob, durably. A missing one is success, so it may be called twice. Readers that have begun go on. */
+  delete(key: string): Promise<void>;
+}
+
+/** One body to append. */
+export interface Append {
+  stagedId: string;
+  /** Where the body begins, which must be where the content ends. */
+  offset: number;
+  /** The content never grows past this, in bytes. */
+  limit: number;
+  /** Of the writer's lease: a higher one stops a lower one. */
+  fence: bigint;
+  /** What the body must hash to; null for no such demand. */
+  checksum: { algorithm: 'sha1' | 'sha256'; digest: Uint8Array } | null;
+  /** Sees the bytes as they are written. */
+  observer: AppendObserver;
+}
+
+/** Follows an append, so that the content need not be read again to know its digest. */
+export interface AppendObserver {
+  /** Called before the first byte, when `offset` was found to be where the content ends. */
+  start(offset: number): void;
+  /** Called for every piece, in order; the piece is only valid during the call. */
+  bytes(piece: Uint8Array): void;
+  /** Called last: content now ends at `offset`, durably. Null: the store can't vouch for what it has. */
+  settle(offset: number | null): void;
+}
+
+/** Staged content while nobody writes to it. */
+export interface StagedContent {
+  size: number;
+  /** All of it, from the store itself; breaks with the signal's reason when it is aborted. */
+  read(signal: AbortSignal): Promise<Readable>;
+}
+
+/** A store that can take content which grows: the ability to be where uploads land. */
+export interface AppendableStore extends BlobStore {
+  /** Makes empty staged content, durably. May be called twice: content that is there already is left as it is. */
+  createStaged(stagedId: string): Promise<void>;
+
+  /** The offset that all before is durable and counts; null when there is no such content. Waits for no writer. */
+  stagedOffset(stagedId: string): Promise<number | null>;
+
+  /**
+   * Appends `body`; resolves with the new offset once all before it is durable. `body` is never destroyed.
+   * A body that breaks off, or `signal` aborted: what arrived is kept, durably, and `unavailable` is thrown.
+   * With a checksum, nothing of a body counts before all of it was found right, even over a crash.
+   * Errors: `not_found`, `offset_conflict` (member `offset`), `payload_too_large` (the content is filled up to the
+   * limit, unless a checksum was given), `locked` (a writer with the same or a higher fence is at work),
+   * `chunk_checksum_mismatch`, `insufficient_storage` (what was written counts), `unavailable`.
+   */
+  append(append: Append, body: Readable, signal: AbortSignal): Promise<number>;
+
+  /**
+   * Stops a writer, keeps others out, has `check` look at the content and then moves it to `key`, durably and at once.
+   * False when there is no such staged content, which may mean that it was sealed before: may be called again.
+   * What `check` throws is thrown on, and the content stays. `signal` is aborted for `check` when the content is
+   * discarded meanwhile.
+   */
+  seal(
+    stagedId: string,
+    key: string,
+    check: (content: StagedContent, signal: AbortSignal) => Promise<void>,
+  ): Promise<boolean>;
+
+  /** Stops a writer and removes staged content, durably. Missing content is success, so it may be called twice. */
+  discard(stagedId: string): Promise<void>;
+
+  /** How many bytes fit. */
+  freeBytes(): Promise<number>;
+}

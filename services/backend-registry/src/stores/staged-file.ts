@@ -1,0 +1,125 @@
+import { constants } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { unavailable } from '@stowage/common/errors';
+import { openRegular, removeDurably, writeDurably } from './local-files.ts';
+import type { OpenFile } from './local-files.ts';
+
+/**
+ * One piece of staged content as a file. While a body with a checksum is being written, a side file `<id>.limit` holds
+ * the offset up to which the content counts, so that a crash can't make unchecked bytes count.
+ */
+export class StagedFile {
+  readonly #handle: FileHandle;
+  readonly #limitFile: string;
+  readonly #sizeAtOpen: number;
+  #limited = false;
+
+  private constructor({ handle, size }: OpenFile, limitFile: string) {
+    this.#handle = handle;
+    this.#sizeAtOpen = size;
+    this.#limitFile = limitFile;
+  }
+
+  /** Opens `staging/<stagedId>`; null when there is none. */
+  static async open(staging: string, stagedId: string): Promise<StagedFile | null> {
+    const opened = await openRegular(path.join(staging, stagedId), constants.O_RDWR);
+    return opened && new StagedFile(opened, limitFileOf(staging, stagedId));
+  }
+
+  /** The size in bytes when it was opened, after cutting off what a crash left of a body with a checksum. */
+  async settledSize(): Promise<number> {
+    const size = this.#sizeAtOpen;
+    const limit = await this.#readLimit();
+    if (limit === null) return size;
+    this.#limited = true;
+    const settled = Math.min(limit, size);
+    await this.rollBack(settled);
+    return settled;
+  }
+
+  /** Makes it durable that only what lies before `offset` counts, until syncOrVoid or rollBack. */
+  async limitTo(offset: number): Promise<void> {
+    await writeDurably(this.#limitFile, String(offset));
+    this.#limited = true;
+  }
+
+  /** Writes all pieces at `position`; `onWritten` hears of every part that the system took. */
+  async write(pieces: readonly Buffer[], position: number, onWritten: (bytes: number) => void): Promise<void> {
+    let rest = pieces.filter((piece) => piece.length > 0);
+    let at = position;
+    while (rest.length > 0) {
+      const { bytesWritten } = await this.#handle.writev(rest, at);
+      if (bytesWritten === 0) throw unavailable('The backend takes no bytes just now.');
+      onWritten(bytesWritten);
+      at += bytesWritten;
+      rest = after(rest, bytesWritten);
+    }
+  }
+
+  /**
+   * Makes the content durable, and count. When the system can't, whatever was written since `floor` is void, for pages
+   * that failed are marked clean and a second fsync would only seem to succeed: the content is cut back to `floor`.
+   */
+  async syncOrVoid(floor: number): Promise<void> {
+    try {
+      await this.#handle.datasync();
+      await this.#liftLimit();
+    } catch (error) {
+      await this.rollBack(floor);
+      throw error;
+    }
+  }
+
+  /** Makes the content durable; for while another holds the claim, whose own sync then voids what failed. */
+  async sync(): Promise<void> {
+    await this.#handle.datasync();
+  }
+
+  /** Cuts the content back to `offset`, durably. */
+  async rollBack(offset: number): Promise<void> {
+    await this.#handle.truncate(offset);
+    await this.#handle.sync();
+    await this.#liftLimit();
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  async #liftLimit(): Promise<void> {
+    if (!this.#limited) return;
+    await removeDurably(this.#limitFile);
+    this.#limited = false;
+  }
+
+  async #readLimit(): Promise<number | null> {
+    const opened = await openRegular(this.#limitFile, constants.O_RDONLY);
+    if (!opened) return null;
+    const { handle } = opened;
+    try {
+      const text = await handle.readFile('utf8');
+      if (!/^\d{1,16}$/.test(text)) throw unavailable('This upload was damaged on the disk: start it again.');
+      return Number(text);
+    } finally {
+      await handle.close();
+    }
+  }
+}
+
+/** The side file of staged content. */
+export function limitFileOf(staging: string, stagedId: string): string {
+  return path.join(staging, `${stagedId}.limit`);
+}
+
+function after(pieces: readonly Buffer[], written: number): Buffer[] {
+  let skipped = 0;
+  let index = 0;
+  for (const piece of pieces) {
+    if (skipped + piece.length > written) break;
+    skipped += piece.length;
+    index += 1;
+  }
+  const [partial, ...rest] = pieces.slice(index);
+  return partial ? [partial.subarray(written - skipped), ...rest] : [];
+}

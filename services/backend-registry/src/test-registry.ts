@@ -1,0 +1,107 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Kysely } from 'kysely';
+import pg from 'pg';
+import { appendStaged, readBlob } from '@stowage/common/bytes/operations';
+import type { ByteEndpoint, Downloader, Uploader } from '@stowage/common/bytes/operations';
+import { openDatabase, queryBuilder } from '@stowage/common/database/database';
+import { LocalConnections } from '@stowage/common/rpc/connections';
+import { backgroundContext } from '@stowage/common/rpc/context';
+import type { CallContext } from '@stowage/common/rpc/context';
+import { endpoint } from '@stowage/common/rpc/contract';
+import type { Client } from '@stowage/common/rpc/contract';
+import { createLogger } from '@stowage/common/runtime/logger';
+import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { startTestDatabase } from '@stowage/tests/support/test-database';
+import { setUpDefaultBackend } from './default-backend.ts';
+import { DigestCache } from './digest-cache.ts';
+import { OpenBackends } from './open-backend.ts';
+import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
+import { Seals } from './seal-blob.ts';
+import type { BackendRow, Tables } from './tables.ts';
+
+/** One replica of the service, called as other services call it. */
+export interface TestReplica {
+  backends: Client<typeof BackendService>;
+  blobs: Client<typeof BlobService>;
+  append: Uploader<typeof appendStaged.input, typeof appendStaged.output>;
+  read: Downloader<typeof readBlob.input>;
+  byteEndpoints: ByteEndpoint[];
+  setUp(): Promise<void>;
+}
+
+/** A database and a data folder, and the replicas of the service that share them. */
+export interface TestRegistry {
+  dataDir: string;
+  /** Where the default backend lies. */
+  root: string;
+  /** The superuser. */
+  admin: pg.Pool;
+  replica(options?: { reserveBytes?: number }): TestReplica;
+  rows(): Promise<BackendRow[]>;
+  /** Forgets all backends and empties the folder. */
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
+
+type Usage = { backendId: string; replicas: bigint; bytes: bigint }[];
+
+/** `usage` is what catalog says the backends hold. */
+export async function startTestRegistry(usage: Usage = []): Promise<TestRegistry> {
+  const database = await startTestDatabase();
+  const logger = createLogger('test', 'silent');
+  const own = openDatabase({ url: database.url, service: 'backend-registry', connections: 8, logger });
+  const admin = new pg.Pool({ connectionString: database.url, max: 2 });
+  admin.on('error', () => undefined);
+  const db = queryBuilder<Tables>(own);
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'stowage-registry-'));
+  return {
+    dataDir,
+    root: path.join(dataDir, 'backends', 'local'),
+    admin,
+    replica: ({ reserveBytes = 0 } = {}) => replicaOver(db, dataDir, reserveBytes, usage),
+    rows: () => db.selectFrom('registry.backends').selectAll().orderBy('name').execute(),
+    reset: async () => {
+      await admin.query('delete from registry.backends');
+      await rm(path.join(dataDir, 'backends'), { recursive: true, force: true });
+    },
+    close: async () => {
+      await own.close();
+      await admin.end();
+      await database.close();
+      await rm(dataDir, { recursive: true });
+    },
+  };
+}
+
+export function context(): CallContext {
+  return backgroundContext(new AbortController().signal);
+}
+
+function replicaOver(db: Kysely<Tables>, dataDir: string, reserveBytes: number, usage: Usage): TestReplica {
+  const logger = createLogger('test', 'silent');
+  const connections = new LocalConnections(logger);
+  const unused = new Proxy({}, { get: () => async () => Promise.reject(new Error('not asked for here')) });
+  const content = endpoint(
+    ContentService,
+    Object.assign(Object.create(unused), { getBackendUsage: async () => ({ usage }) }),
+  );
+  connections.add('catalog', [content], []);
+  const backends = new OpenBackends(db, logger);
+  const digests = new DigestCache();
+  const seals = new Seals({ backends, digests, logger });
+  const parts = { db, content: connections.client(ContentService), backends, digests, seals, reserveBytes, logger };
+  const byteEndpoints = registryByteEndpoints(parts);
+  connections.add('backend-registry', registryEndpoints(parts), byteEndpoints);
+  return {
+    backends: connections.client(BackendService),
+    blobs: connections.client(BlobService),
+    append: connections.uploader(appendStaged),
+    read: connections.downloader(readBlob),
+    byteEndpoints,
+    setUp: () => setUpDefaultBackend({ db, dataDir, backends, logger }),
+  };
+}

@@ -1,0 +1,27 @@
+import { AppError } from '@stowage/common/errors';
+import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { createHash } from 'node:crypto';
+import type { BlobStore } from './stores/blob-store.ts';
+
+export interface BlobClaim {
+  key: string;
+  /** In bytes. */
+  size: number;
+  sha256: Uint8Array;
+}
+
+/** Reads a blob from end to end and compares it with what it should be. What can't be read now is `unavailable`. */
+export async function verifyBlob(store: BlobStore, claim: BlobClaim, signal: AbortSignal): Promise<VerifyResult> {
+  const found = await store.stat(claim.key);
+  if (!found) return VerifyResult.MISSING;
+  if (found.size !== claim.size) return VerifyResult.CORRUPT;
+  const hash = createHash('sha256');
+  try {
+    const stream = await store.read(claim.key, { start: 0, end: claim.size }, signal);
+    for await (const piece of stream) hash.update(piece);
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'not_found') return VerifyResult.MISSING;
+    throw error;
+  }
+  return hash.digest().equals(claim.sha256) ? VerifyResult.GOOD : VerifyResult.CORRUPT;
+}
