@@ -4,11 +4,11 @@ import { toDatabaseError } from '@stowage/common/database/database-error';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { problemHeaders, problemOf } from './problem.ts';
 
-/** Answers every error of a route with a problem document; logs what clients must not see. */
+/** Answers every error of a route with a problem document; logs a cause that no service behind has logged already. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const shown = asAppError(error);
-  if (shown.code === 'internal') request.log.error({ err: shown.cause }, shown.detail);
-  else if (shown.code === 'unavailable') request.log.warn({ err: shown.cause ?? shown }, shown.detail);
+  if (shown.code === 'internal' && shown.cause !== undefined) request.log.error({ err: shown.cause }, shown.detail);
+  else if (shown.code === 'unavailable' && shown.cause !== undefined) request.log.warn({ err: shown.cause }, shown.detail);
   const problem = problemOf(shown, request.id);
   reply.code(problem.status).headers(problemHeaders(shown)).type('application/problem+json');
   void reply.serializer(JSON.stringify).send(problem);

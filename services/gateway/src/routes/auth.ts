@@ -3,6 +3,7 @@ import type { App, AppDependencies } from '../app-types.ts';
 import { logIn } from '../auth/log-in.ts';
 import { endSession } from '../auth/sessions.ts';
 import { actorOf } from '../http/call-context.ts';
+import { sendNothing } from '../http/no-content.ts';
 import { Closed, Id, NoContent, Time } from '../http/schemas.ts';
 import { Role, User } from './users.ts';
 
@@ -57,7 +58,7 @@ export function authRoutes(app: App, { db, settings }: AppDependencies): void {
     handler: async (request, reply) => {
       actorOf(request);
       if (request.session) await endSession(db, request.session.id);
-      return reply.code(204).send(null);
+      return sendNothing(reply);
     },
   });
 

@@ -5,6 +5,7 @@ import type { FastifyReply } from 'fastify';
 import type { Node } from '@stowage/proto/stowage/catalog/v1/node';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
+import { sendNothing } from '../http/no-content.ts';
 import { ifMatchOf, setEtag } from '../http/conditions.ts';
 import { Closed, DirectoryId, Name, NoContent, Nullable, OnConflict, pageFields } from '../http/schemas.ts';
 import { AnyNode, Directory, directoryIdOf, onConflictOf, present, toDirectory, toNode } from './nodes.ts';
@@ -192,7 +193,7 @@ function binRoutes(app: App, tree: Tree): void {
       const ifMatch = ifMatchOf(request);
       if (!request.query.permanent) return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
       await tree.purgeNode({ id, kind, ifMatch }, contextOf(request));
-      return reply.code(204).send(null);
+      return sendNothing(reply);
     },
   });
 

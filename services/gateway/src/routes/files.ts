@@ -4,6 +4,7 @@ import type { Node } from '@stowage/proto/stowage/catalog/v1/node';
 import { Type } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
+import { sendNothing } from '../http/no-content.ts';
 import { ifMatchOf, setEtag } from '../http/conditions.ts';
 import { Closed, DirectoryId, Id, Name, NoContent, OnConflict, Page, pageFields } from '../http/schemas.ts';
 import { AnyNode, directoryIdOf, File, FileWithPlacement, onConflictOf, present, toFile, toNode, toPlacement } from './nodes.ts';
@@ -51,7 +52,7 @@ function recycleBinRoutes(app: App, tree: Tree): void {
     schema: { tags: ['Recycle bin'], summary: 'Empty the recycle bin for good', response: { 204: NoContent } },
     handler: async (request, reply) => {
       await tree.emptyRecycleBin({}, contextOf(request), { timeoutMs: 60_000 });
-      return reply.code(204).send(null);
+      return sendNothing(reply);
     },
   });
 }
@@ -140,7 +141,7 @@ function binRoutes(app: App, tree: Tree): void {
       const ifMatch = ifMatchOf(request);
       if (!request.query.permanent) return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
       await tree.purgeNode({ id, kind, ifMatch }, contextOf(request));
-      return reply.code(204).send(null);
+      return sendNothing(reply);
     },
   });
 

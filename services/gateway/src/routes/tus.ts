@@ -6,6 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { sendError } from '../http/error-handler.ts';
+import { sendNothing } from '../http/no-content.ts';
 import { Id, NoContent } from '../http/schemas.ts';
 import { drain } from '../tus/drain.ts';
 import {
@@ -64,15 +65,14 @@ function optionsRoutes(app: App, { settings }: AppDependencies): void {
       config: { access: 'public' },
       schema: { tags, summary: 'What this server speaks', security: [], response: { 204: NoContent } },
       handler: async (_request, reply) =>
-        reply
-          .code(204)
-          .headers({
+        sendNothing(
+          reply.headers({
             'tus-version': tusVersion,
             'tus-extension': tusExtensions,
             'tus-max-size': settings.maxUploadBytes,
             'tus-checksum-algorithm': checksumAlgorithms,
-          })
-          .send(null),
+          }),
+        ),
     });
   }
 }
@@ -114,7 +114,7 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
         [offset, expires] = [appended.offset, appended.expiresAt];
       }
       void reply.headers({ 'upload-offset': String(offset), 'upload-expires': httpDate(expires) });
-      return reply.code(201).send(null);
+      return sendNothing(reply, 201);
     },
   });
 }
@@ -205,7 +205,7 @@ function patchHandler({ appendUpload }: AppDependencies): Handler {
       contextOf(request),
     );
     void reply.headers({ 'upload-offset': String(appended.offset), 'upload-expires': httpDate(appended.expiresAt) });
-    await reply.code(204).send();
+    await sendNothing(reply);
   };
 }
 
@@ -213,7 +213,7 @@ function terminateHandler({ uploads }: AppDependencies): Handler {
   return async (request, reply) => {
     checkVersion(request.headers);
     await uploads.terminateUpload({ id: request.params.upload_id }, contextOf(request));
-    await reply.code(204).send();
+    await sendNothing(reply);
   };
 }
 

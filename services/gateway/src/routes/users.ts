@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { createUser, deleteUser, listUsers, updateUser } from '../auth/users.ts';
+import { sendNothing } from '../http/no-content.ts';
 import { Closed, Id, NoContent, Page, pageFields, Time } from '../http/schemas.ts';
 
 export const Role = Type.Union([Type.Literal('viewer'), Type.Literal('editor'), Type.Literal('admin')]);
@@ -71,7 +72,7 @@ export function userRoutes(app: App, { db }: AppDependencies): void {
     schema: { tags: ['Users'], summary: 'Remove a user', params: Params, response: { 204: NoContent } },
     handler: async (request, reply) => {
       await deleteUser(db, request.params.user_id);
-      return reply.code(204).send(null);
+      return sendNothing(reply);
     },
   });
 }

@@ -1,0 +1,30 @@
+import type { AppendStagedRequestSchema, AppendStagedResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import type { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
+import type { Uploader } from '@stowage/common/bytes/operations';
+import type { Client } from '@stowage/common/rpc/contract';
+import type { Logger } from '@stowage/common/runtime/logger';
+import type { Kysely } from 'kysely';
+import type { AppendCounter } from './append-counter.ts';
+import type { UploadLeases } from './leases.ts';
+import type { UploadSettings } from './settings.ts';
+
+export type Db = Kysely<unknown>;
+
+/** What the service is made of: its database, and the services that it asks. */
+export interface UploadParts {
+  db: Db;
+  settings: UploadSettings;
+  logger: Logger;
+  leases: UploadLeases;
+  appends: AppendCounter;
+  tree: Client<typeof TreeService>;
+  content: Client<typeof ContentService>;
+  blobs: Client<typeof BlobService>;
+  backends: Client<typeof BackendService>;
+  policies: Client<typeof PolicyService>;
+  appendStaged: Uploader<typeof AppendStagedRequestSchema, typeof AppendStagedResponseSchema>;
+}
