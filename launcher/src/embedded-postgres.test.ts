@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import pg from 'pg';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded-postgres.ts';
+import { until } from './postgres/files.ts';
 
 jest.setTimeout(60_000);
 
@@ -52,6 +53,13 @@ async function postmasterPid(cluster = path.join(directory, 'cluster')): Promise
   return Number((await readFile(path.join(cluster, 'postmaster.pid'), 'utf8')).split('\n')[0]);
 }
 
+/** Kills it and waits until it is dead: a signal to another process takes effect a little later. */
+async function killPostmaster(cluster?: string): Promise<void> {
+  const pid = await postmasterPid(cluster);
+  process.kill(pid, 'SIGKILL');
+  await until(async () => (await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ') Z')).includes(') Z'), 10_000);
+}
+
 describe('an embedded PostgreSQL', () => {
   test('keeps its data from one start to the next', async () => {
     const first = await start();
@@ -97,7 +105,7 @@ describe('an embedded PostgreSQL', () => {
   test('recovers after its postmaster was killed', async () => {
     const first = await start();
     await query(first, 'create table note as select 7 as number');
-    process.kill(await postmasterPid(), 'SIGKILL');
+    await killPostmaster();
     const second = await start();
     expect(second.adopted).toBe(false);
     expect(await query(second, 'select number from note')).toEqual([7]);
@@ -111,7 +119,7 @@ describe('an embedded PostgreSQL', () => {
     await client.connect();
     // A backend that does not look up from its work for a while.
     const busy = client.query('do $$ begin for i in 1..40000000 loop end loop; end $$').catch(() => undefined);
-    process.kill(await postmasterPid(), 'SIGKILL');
+    await killPostmaster();
     const second = await start();
     expect(await query(second, 'select 1 as one')).toEqual([1]);
     await busy;
@@ -172,7 +180,7 @@ rootOnly('started by root, an embedded PostgreSQL', () => {
     const second = await start();
     expect(await query(second, 'select number from note')).toEqual([7]);
     expect((await start()).adopted).toBe(true);
-    process.kill(await postmasterPid(cluster), 'SIGKILL');
+    await killPostmaster(cluster);
     expect(await query(await start(), 'select number from note')).toEqual([7]);
   });
 

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => system.close());
 
 test('the tour of the README works as it is written', async () => {
-  const tour = /<!-- tour[^>]*-->\n```sh\n([^]*?)```/.exec(await readFile(readme, 'utf8'))?.[1];
+  const tour = /<!-- tour[^>]*-->\s*```sh\n([^]*?)```/.exec(await readFile(readme, 'utf8'))?.[1];
   expect(tour).toBeDefined();
   const env = { PATH: process.env['PATH'], URL: system.url, PASSWORD: adminPassword };
   const { stdout } = await promisify(execFile)('sh', ['-eu', '-c', tour ?? ''], { env });

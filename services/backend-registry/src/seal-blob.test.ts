@@ -173,7 +173,8 @@ describe('sealing', () => {
     const slow = sealsOver(behind(store, gate.promise));
     const sealing = slow.seal(request(id, content), 10_000);
     const stopping = slow.stop(0);
-    setImmediate(() => gate.resolve());
+    // Timers fire in the order of their times: the content comes only after the stop gave up waiting.
+    setTimeout(() => gate.resolve(), 20);
     await refuses(sealing, 'unavailable');
     await stopping;
     expect(await store.stagedOffset(id)).toBe(mebibyte);

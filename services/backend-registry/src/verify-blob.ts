@@ -10,11 +10,14 @@ export interface BlobClaim {
   sha256: Uint8Array;
 }
 
-/** Reads a blob from end to end and compares it with what it should be. What can't be read now is `unavailable`. */
+/**
+ * Reads a blob from end to end and compares it with what it should be; one that is shorter is missing (contract §4).
+ * What can’t be read now is `unavailable`.
+ */
 export async function verifyBlob(store: BlobStore, claim: BlobClaim, signal: AbortSignal): Promise<VerifyResult> {
   const found = await store.stat(claim.key);
-  if (!found) return VerifyResult.MISSING;
-  if (found.size !== claim.size) return VerifyResult.CORRUPT;
+  if (!found || found.size < claim.size) return VerifyResult.MISSING;
+  if (found.size > claim.size) return VerifyResult.CORRUPT;
   const hash = createHash('sha256');
   try {
     const stream = await store.read(claim.key, { start: 0, end: claim.size }, signal);

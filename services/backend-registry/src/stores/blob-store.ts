@@ -19,9 +19,9 @@ export interface BlobStore {
   prepare(): Promise<void>;
 
   /**
-   * The bytes of `range`. Throws `not_found` when there is no such blob. A blob that is shorter than the range gives
-   * what it has and then breaks the stream. `signal` aborted breaks it too (with its reason where that is an AppError);
-   * that, the end, and destroying the stream give all resources back.
+   * The bytes of `range`. Throws `not_found` when there is no such blob, or a shorter one. What becomes shorter later
+   * breaks the stream. `signal` aborted breaks it too (with its reason where that is an AppError); that, the end, and
+   * destroying the stream give all resources back.
    */
   read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable>;
 

@@ -57,7 +57,9 @@ export class LocalDirectory implements AppendableStore {
   async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
     const opened = await this.#withBlob(key, (file) => openRegular(file, constants.O_RDONLY));
     if (!opened) throw new AppError('not_found', 'There is no such blob on this backend.');
-    return new BlobStream(opened.handle, range, signal);
+    if (opened.size >= range.end) return new BlobStream(opened.handle, range, signal);
+    await opened.handle.close();
+    throw new AppError('not_found', 'The blob on this backend is shorter than it should be.');
   }
 
   async stat(key: string): Promise<{ size: number } | null> {

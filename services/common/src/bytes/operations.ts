@@ -43,7 +43,7 @@ export const appendStaged = {
   output: AppendStagedResponseSchema,
 } as const satisfies UploadOperation<DescMessage, DescMessage>;
 
-/** Reads a range of a blob; the stream breaks when the blob ends early. */
+/** Reads a range of a blob; a shorter blob is `not_found`, one that ends early later breaks the stream. */
 export const readBlob = {
   service: 'backend-registry',
   path: 'read-blob',

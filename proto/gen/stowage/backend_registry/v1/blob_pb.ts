@@ -419,7 +419,7 @@ export const AppendStagedResponseSchema: GenMessage<AppendStagedResponse> = /*@_
 
 /**
  * Travels on the byte port; the answer's body is the bytes from `start` up to, not including, `end`.
- * Errors: not_found, unavailable. A blob that ends early breaks the stream.
+ * Errors: not_found (also for a shorter blob), unavailable.
  *
  * @generated from message stowage.backend_registry.v1.ReadBlobRequest
  */
