@@ -5,7 +5,7 @@ export const nameBytesMax = 255;
 
 const refusals: readonly { pattern: RegExp; detail: string }[] = [
   { pattern: /\//, detail: 'must not contain a slash' },
-  { pattern: /[\u0000-\u001f\u007f-\u009f]/, detail: 'must not contain control characters' },
+  { pattern: /\p{Cc}/u, detail: 'must not contain control characters' },
   { pattern: /[\u202a-\u202e\u2066-\u2069]/, detail: 'must not contain characters that turn the writing direction' },
   { pattern: /^\.\.?$/, detail: 'must not be "." or ".."' },
   { pattern: /^[\p{White_Space}\ufeff]|[\p{White_Space}\ufeff]$/u, detail: 'must not begin or end with white space' },

@@ -83,13 +83,26 @@ function exampleOf(code: ErrorCode): Piece {
   return { type: `urn:stowage:problem:${code}`, title, status: http, code, detail: `${title}.`, request_id: requestId };
 }
 
+/** Responses that end well, each told by the route's summary where the schema says nothing of its own. */
+export function goodResponses(responses: Piece, summary: string): Piece {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, response]) => {
+      const told = isPiece(response) && 'description' in response;
+      return [status, isPiece(response) && !told ? { ...response, 'x-response-description': `${summary}.` } : response];
+    }),
+  );
+}
+
 /** Moves every schema that has a title into the components, so that clients get named types. Changes `document`. */
 export function nameSchemas(document: Piece): Piece {
   const schemas: Piece = { Problem: problemSchema };
   const visit = (value: unknown, isRoot: boolean): unknown => {
     if (Array.isArray(value)) return value.map((item) => visit(item, false));
     if (!isPiece(value)) return value;
-    const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, visit(item, false)]));
+    // An example is a value, not a schema, whatever its members are called.
+    const copy = Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, key === 'examples' ? item : visit(item, false)]),
+    );
     const title = value['title'];
     const isSchema = 'type' in value || 'anyOf' in value;
     if (isRoot || typeof title !== 'string' || !isSchema || !/^[A-Z]\w+$/.test(title)) return copy;

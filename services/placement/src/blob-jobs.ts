@@ -12,20 +12,27 @@ interface Services {
   blobs: Client<typeof BlobService>;
 }
 
-/** Reading a whole blob of 1 TiB from a slow backend takes hours. */
-const verifyTimeoutMs = 12 * 3_600_000;
+/** A backend that reads slower than this is taken for one that hangs. */
+const slowestBytesPerMs = 2_048;
+const verifyMarginMs = 10 * 60_000;
 const deleteTimeoutMs = 60_000;
 
-/** Removes the replicas of a blob that no file refers to; each step may be repeated. */
+/** Removes the replicas of a blob that no file refers to; each step may be repeated. A sick backend keeps its own only. */
 export function removeBlob({ content, blobs }: Services): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
     const blobId = textParam(job, 'blob_id');
     const { replicas } = await content.claimBlobRemoval({ blobId }, context);
+    const failures: unknown[] = [];
     for (const { backendId, key } of replicas) {
-      await blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs });
-      await content.forgetReplica({ blobId, backendId }, context);
+      try {
+        await blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs });
+        await content.forgetReplica({ blobId, backendId }, context);
+      } catch (error) {
+        failures.push(error);
+      }
     }
+    if (failures.length > 0) throw failures[0];
     return { removed: replicas.length };
   };
 }
@@ -43,7 +50,8 @@ export function verifyBlob({ content, blobs }: Services): JobHandler {
     const [blobId, backendId, key] = [textParam(job, 'blob_id'), textParam(job, 'backend_id'), textParam(job, 'key')];
     const sha256 = Buffer.from(textParam(job, 'sha256'), 'hex');
     const wanted = { backendId, key, size: sizeParam(job), sha256 };
-    const { result } = await blobs.verifyBlob(wanted, context, { timeoutMs: verifyTimeoutMs });
+    const timeoutMs = verifyMarginMs + Math.ceil(Number(wanted.size) / slowestBytesPerMs);
+    const { result } = await blobs.verifyBlob(wanted, context, { timeoutMs });
     const found = verdicts.get(result);
     if (!found) throw new Error(`backend-registry gave the unknown verdict ${result}`);
     await content.settleReplica({ blobId, backendId, state: found.state }, context);

@@ -8,23 +8,33 @@ import type { Tables } from './tables.ts';
 
 const pageLimit = 1000;
 const retryMs = 500;
+const askTimeoutMs = 3_000;
 
-/** Makes the default policy, where there is none yet, as soon as backend-registry tells of the default backend; tries until `signal` aborts. */
-export async function makeFirstPolicy(
-  db: Kysely<Tables>,
-  backends: Client<typeof BackendService>,
-  logger: Logger,
-  signal: AbortSignal,
-): Promise<void> {
+interface Needs {
+  db: Kysely<Tables>;
+  backends: Client<typeof BackendService>;
+  logger: Logger;
+}
+
+/** Makes the default policy where there is none yet. False while backend-registry can't tell of the default backend. */
+export async function makeFirstPolicy({ db, backends, logger }: Needs, signal: AbortSignal): Promise<boolean> {
+  try {
+    if (await hasDefaultPolicy(db)) return true;
+    const backendId = await findDefaultBackend(backends, signal);
+    if (backendId === null) return false;
+    await ensureDefaultPolicy(db, backendId);
+    return true;
+  } catch (error) {
+    logger.warn({ err: error }, 'The default policy can not be made yet.');
+    return false;
+  }
+}
+
+/** As makeFirstPolicy, until it is made or `signal` aborts. */
+export async function keepMakingFirstPolicy(needs: Needs, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    try {
-      if (await hasDefaultPolicy(db)) return;
-      const backendId = await findDefaultBackend(backends, signal);
-      if (backendId !== null) return await ensureDefaultPolicy(db, backendId);
-    } catch (error) {
-      logger.warn({ err: error }, 'The default policy can not be made yet.');
-    }
     await pause(retryMs, signal);
+    if (await makeFirstPolicy(needs, signal)) return;
   }
 }
 
@@ -34,6 +44,7 @@ async function findDefaultBackend(backends: Client<typeof BackendService>, signa
     const page: Awaited<ReturnType<typeof backends.listBackends>> = await backends.listBackends(
       { limit: pageLimit, cursor },
       backgroundContext(signal),
+      { timeoutMs: askTimeoutMs },
     );
     const found = page.items.find((backend) => backend.isDefault);
     if (found) return found.id;

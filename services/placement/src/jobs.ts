@@ -4,7 +4,8 @@ import { timestampFromDate } from '@bufbuild/protobuf/wkt';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { decodeCursor, encodeCursor } from '@stowage/common/cursor';
 import { query } from '@stowage/common/database/transaction';
-import { AppError } from '@stowage/common/errors';
+import { AppError, validationError } from '@stowage/common/errors';
+import { isId } from '@stowage/common/ids';
 import { wakeWorkers } from '@stowage/common/jobs/enqueue';
 import type { JsonObject } from '@stowage/common/jobs/job';
 import { announce } from '@stowage/common/jobs/queue';
@@ -41,11 +42,12 @@ export async function listJobs(
   db: Kysely<Tables>,
   wanted: { state: string; kind: string; limit: number; cursor: string },
 ): Promise<{ items: JobMessage[]; nextCursor?: string }> {
-  const after = decodeCursor(wanted.cursor, 1);
+  const after = decodeCursor(wanted.cursor, 1)?.[0];
+  if (after !== undefined && !isId(after)) throw validationError([{ pointer: '?cursor', detail: 'is not a cursor that this list gave' }]);
   const conditions = [sql`true`];
   if (wanted.state !== '') conditions.push(sql`state = ${wanted.state}`);
   if (wanted.kind !== '') conditions.push(sql`kind = ${wanted.kind}`);
-  if (after?.[0] !== undefined) conditions.push(sql`id < ${after[0]}::uuid`);
+  if (after !== undefined) conditions.push(sql`id < ${after}::uuid`);
   const { rows } = await query(() =>
     sql<JobRow>`select ${columns} from jobs.jobs where ${sql.join(conditions, sql` and `)}
       order by id desc limit ${wanted.limit + 1}`.execute(db),
@@ -57,12 +59,14 @@ export async function listJobs(
 
 /** Throws `not_found`. */
 export async function getJob(db: Kysely<Tables>, id: string): Promise<JobMessage> {
+  if (!isId(id)) return missing();
   const { rows } = await query(() => sql<JobRow>`select ${columns} from jobs.jobs where id = ${id}`.execute(db));
   return toMessage(rows[0] ?? missing());
 }
 
 /** Gives a failed job all its attempts again. Throws `not_found`, and `state_conflict` for a job that did not fail. */
 export async function retryJob(trx: Transaction<Tables>, id: string): Promise<JobMessage> {
+  if (!isId(id)) return missing();
   const { rows } = await sql<JobRow>`
     update jobs.jobs set state = 'pending', attempt = 0, run_after = now(), finished_at = null, fence = fence + 1, dedupe_key = null
     where id = ${id} and state = 'failed' returning ${columns}`.execute(trx);

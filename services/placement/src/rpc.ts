@@ -1,5 +1,5 @@
-import { inTransaction } from '@stowage/common/database/transaction';
-import { idempotent } from '@stowage/common/jobs/idempotency';
+import { inTransaction, query } from '@stowage/common/database/transaction';
+import { answeredBefore, idempotent } from '@stowage/common/jobs/idempotency';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Endpoint } from '@stowage/common/rpc/contract';
 import { JobService, RetryJobResponseSchema, RunPendingResponseSchema } from '@stowage/proto/stowage/placement/v1/job';
@@ -22,7 +22,8 @@ export function placementEndpoints(db: Kysely<Tables>): Endpoint[] {
       retryJob: ({ id }, context) =>
         inTransaction(db, (trx) => idempotent(trx, context, RetryJobResponseSchema, async () => ({ job: await retryJob(trx, id) }))),
       runPending: async (request, context) => {
-        if (!context.idempotency) return runPending(db, request, context.signal);
+        const before = await query(() => answeredBefore(db, context, RunPendingResponseSchema));
+        if (before) return before;
         // The jobs run in transactions of their own, and running them twice does no harm: only the answer is kept.
         const run = await runPending(db, request, context.signal);
         return inTransaction(db, (trx) => idempotent(trx, context, RunPendingResponseSchema, async () => run));

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { wakeWorkers } from '@stowage/common/jobs/enqueue';
+import { jobKinds } from '@stowage/common/jobs/job';
 import type { Tables } from './tables.ts';
 
 export interface PendingRun {
@@ -12,6 +13,7 @@ export interface PendingRun {
 }
 
 const pollMs = 100;
+const limits = { default: 100, max: 1_000 };
 
 interface Selected {
   id: string;
@@ -30,20 +32,24 @@ export async function runPending(
   const selected = await selectDue(db, wanted.kinds, wanted.limit);
   if (selected.length > 0) await query(() => wakeWorkers(db));
   const deadline = Date.now() + wanted.waitSeconds * 1000;
-  let run: PendingRun = { selected: selected.length, succeeded: 0, failed: 0, running: selected.length };
-  while (run.running > 0 && Date.now() < deadline && !signal.aborted) {
-    run = await countOf(db, selected);
-    if (run.running > 0) await new Promise((resolve) => setTimeout(resolve, pollMs));
+  for (;;) {
+    const run = await countOf(db, selected);
+    if (run.running === 0 || Date.now() >= deadline || signal.aborted) return run;
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
-  return run;
 }
 
 async function selectDue(db: Kysely<Tables>, kinds: readonly string[], limit: number): Promise<Selected[]> {
-  const ofKinds = kinds.length === 0 ? sql`true` : sql`kind = any(${kinds})`;
+  const wanted = kinds.length === 0 ? Object.keys(jobKinds) : [...new Set(kinds)];
+  const atMost = Math.min(limit > 0 ? limit : limits.default, limits.max);
+  // Kind by kind: only so the index gives the oldest that are due, however many are not.
   const { rows } = await query(() =>
     sql<Selected>`
-      select id, attempt from jobs.jobs where state = 'pending' and run_after <= now() and ${ofKinds}
-      order by id limit ${limit}`.execute(db),
+      select due.id, due.attempt from unnest(${wanted}::text[]) as wanted (kind) cross join lateral (
+        select id, attempt, run_after from jobs.jobs
+        where state = 'pending' and kind = wanted.kind and run_after <= now()
+        order by run_after, id limit ${atMost}) due
+      order by due.run_after, due.id limit ${atMost}`.execute(db),
   );
   return rows;
 }
@@ -60,7 +66,7 @@ async function countOf(db: Kysely<Tables>, selected: readonly Selected[]): Promi
     const job = now.get(id);
     if (!job || job.state === 'succeeded') run.succeeded += 1;
     else if (job.state === 'failed' || job.state === 'cancelled') run.failed += 1;
-    else if (job.state === 'pending' && job.attempt > attempt) run.failed += 1;
+    else if (job.attempt > attempt + (job.state === 'running' ? 1 : 0)) run.failed += 1;
     else run.running += 1;
   }
   return run;

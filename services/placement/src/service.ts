@@ -7,7 +7,7 @@ import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backe
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
-import { makeFirstPolicy } from './first-policy.ts';
+import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
 import { pruneHistory } from './prune-history.ts';
 import { placementEndpoints } from './rpc.ts';
 import { placementSettings } from './settings.ts';
@@ -39,13 +39,16 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   });
   const schedule = new Schedule(db, 'prune_history', common.jobIntervalMs, logger);
   const stopping = new AbortController();
+  const firstPolicy = { db, backends: connections.client(BackendService), logger };
+  let waiting: Promise<void> = Promise.resolve();
   return {
     name: 'placement',
     endpoints: placementEndpoints(db),
     byteEndpoints: [],
     async start() {
-      // Uploads need a policy: this process is not ready before there is one.
-      await makeFirstPolicy(db, connections.client(BackendService), logger, stopping.signal);
+      // Readiness speaks of this process alone: without backend-registry the policy is made later.
+      const made = await makeFirstPolicy(firstPolicy, stopping.signal);
+      if (!made) waiting = keepMakingFirstPolicy(firstPolicy, stopping.signal);
       worker.start();
       schedule.start();
     },
@@ -53,6 +56,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       stopping.abort();
       schedule.stop();
       await worker.stop();
+      await waiting;
     },
   };
 }

@@ -36,7 +36,7 @@ export async function appendUpload(
 ): Promise<Answer> {
   const upload = await findUpload(parts.db, request.id, context);
   if (upload.state !== 'open') return appendNothing(upload, request, body);
-  refuseUnread(parts, upload, request);
+  await refuseUnread(parts, upload, request, context);
   return parts.appends.run(requireActor(context).userId, async () => {
     const lease = await parts.leases.take(upload.id, context.signal);
     return appendUnder(parts, lease, { upload, request, body }, context);
@@ -51,15 +51,25 @@ async function appendNothing(upload: Upload, request: AppendUploadRequest, body:
   return { offset, expiresAt: timestampFromDate(upload.expires_at), complete: true };
 }
 
-function refuseUnread({ settings }: UploadParts, upload: Upload, request: AppendUploadRequest): void {
+async function refuseUnread(
+  parts: UploadParts,
+  upload: Upload,
+  request: AppendUploadRequest,
+  context: CallContext,
+): Promise<void> {
+  const { maxUploadBytes } = parts.settings;
   const length = lengthOf(upload);
   if (request.length !== undefined) {
     if (length !== null && request.length !== length) throw lengthChanged();
-    checkLength(request.length, settings.maxUploadBytes, lengthPointer);
+    checkLength(request.length, maxUploadBytes, lengthPointer);
   }
   if (request.offset < 0n) throw validationError([{ pointer: offsetPointer, detail: 'must not be negative' }]);
-  const limit = length ?? request.length ?? BigInt(settings.maxUploadBytes);
+  const limit = length ?? request.length ?? BigInt(maxUploadBytes);
   if (request.offset + (request.bodyLength ?? 0n) <= limit) return;
+  // tus has a wrong offset answered as such, however long the body is.
+  const offset = await stagedOffset(parts, upload, context);
+  if (offset !== null && offset !== request.offset) throw offsetConflict(offset);
+  if (offset !== null && limit < offset) throw lengthTooShort(offset);
   throw new AppError('payload_too_large', `The upload ends at ${limit} bytes: send no more than that.`);
 }
 
@@ -165,6 +175,10 @@ async function isEmpty(body: Readable): Promise<boolean> {
 
 function lengthChanged(): AppError {
   return validationError([{ pointer: lengthPointer, detail: 'was declared before, as another length' }]);
+}
+
+function lengthTooShort(offset: bigint): AppError {
+  return validationError([{ pointer: lengthPointer, detail: `must not be less than the ${offset} bytes that are there` }]);
 }
 
 function offsetConflict(offset: bigint): AppError {

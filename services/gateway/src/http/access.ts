@@ -15,6 +15,8 @@ declare module 'fastify' {
     problems?: readonly ErrorCode[];
     /** Takes an Idempotency-Key. */
     idempotent?: boolean;
+    /** Request headers that the handler reads itself, for the OpenAPI description: name and meaning. */
+    requestHeaders?: Readonly<Record<string, string>>;
     /** A write that is allowed while the service is read-only. */
     allowedReadOnly?: boolean;
   }

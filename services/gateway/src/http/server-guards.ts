@@ -1,6 +1,7 @@
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { GatewaySettings } from '../settings.ts';
 import { problemOf } from './problem.ts';
@@ -43,11 +44,29 @@ export function addClientWatch(app: FastifyInstance): void {
   });
 }
 
-/** Says "100 Continue" only to requests that authorisation let through. */
+/** Says "100 Continue" only to requests that authorisation let through; uploads say it themselves, by `wantBody`. */
 export function addContinue(app: FastifyInstance): void {
   app.addHook('preParsing', async (request, reply) => {
-    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue();
+    if (!isTus(request.url)) wantBody(request, reply);
   });
+}
+
+const wanted = new WeakSet<IncomingMessage>();
+
+/** Lets the client send its body where it waits for "100 Continue". */
+export function wantBody(request: FastifyRequest, reply: FastifyReply): void {
+  if (!expectsContinue(request.raw) || wanted.has(request.raw)) return;
+  wanted.add(request.raw);
+  reply.raw.writeContinue();
+}
+
+/** Whether the client still holds its body back. */
+export function holdsBodyBack(request: IncomingMessage): boolean {
+  return expectsContinue(request) && !wanted.has(request);
+}
+
+function expectsContinue(request: IncomingMessage): boolean {
+  return request.headers.expect?.toLowerCase() === '100-continue';
 }
 
 /** Ends JSON requests whose body takes too long, and content that stands still. */

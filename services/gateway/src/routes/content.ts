@@ -16,6 +16,12 @@ const Bytes = {
 };
 const readProblems = ['not_found', 'state_conflict', 'unavailable'] as const;
 
+const requestHeaders = {
+  Range: 'One range of bytes, such as `bytes=0-1023`; several are answered with the whole.',
+  'If-Range': 'The ETag or date that the range is meant for; for another content the whole is sent.',
+  'If-None-Match': 'ETags that the client has already; a match is 304.',
+};
+
 /** Contract §4: the bytes of a file. */
 export function contentRoutes(app: App, dependencies: AppDependencies): void {
   byteRoutes(app, dependencies);
@@ -28,7 +34,7 @@ function byteRoutes(app: App, dependencies: AppDependencies): void {
       method: ['GET', 'HEAD'],
       url: `/api/files/:file_id/${disposition}`,
       exposeHeadRoute: false,
-      config: { access: 'viewer', problems: [...readProblems, 'range_not_satisfiable', 'precondition_failed'] },
+      config: { access: 'viewer', problems: [...readProblems, 'range_not_satisfiable', 'precondition_failed'], requestHeaders },
       schema: {
         tags,
         summary: disposition === 'download' ? 'Download a file' : 'Stream a file to a player or viewer',

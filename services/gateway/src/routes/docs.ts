@@ -2,25 +2,21 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { RouteOptions } from 'fastify';
 import type { App } from '../app-types.ts';
-import { documentHead, nameSchemas, problemResponses, problemsOf } from '../openapi.ts';
+import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf } from '../openapi.ts';
 import type { Piece } from '../openapi.ts';
 
-const idempotencyHeader = {
-  'Idempotency-Key': {
-    type: 'string',
-    minLength: 1,
-    maxLength: 128,
-    description: 'The same key, user, route and body within 24 h answer the first result again.',
-  },
-};
-const ifMatchHeader = {
-  'If-Match': { type: 'string', description: 'The ETag that the change is meant for; another version is 412.', examples: ['"3"'] },
-};
+const idempotencyKey = 'The same key (1–128 visible ASCII characters), user, route and body within 24 h answer the first result again.';
+const ifMatch = 'The ETag that the change is meant for, such as `"3"`; another version is 412.';
 
 /** Request headers that a route takes, for the description; the handlers read them themselves. */
 function headersOf(config: NonNullable<RouteOptions['config']>, method: string): Piece {
-  const conditional = method !== 'GET' && (config.problems ?? []).includes('precondition_failed');
-  const properties = { ...(config.idempotent ? idempotencyHeader : {}), ...(conditional ? ifMatchHeader : {}) };
+  const conditional = method !== 'GET' && method !== 'HEAD' && (config.problems ?? []).includes('precondition_failed');
+  const told = {
+    ...(config.idempotent ? { 'Idempotency-Key': idempotencyKey } : {}),
+    ...(conditional ? { 'If-Match': ifMatch } : {}),
+    ...config.requestHeaders,
+  };
+  const properties = Object.fromEntries(Object.entries(told).map(([name, description]) => [name, { type: 'string', description }]));
   return Object.keys(properties).length === 0 ? {} : { headers: { type: 'object', properties } };
 }
 
@@ -33,8 +29,10 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       const config = route.config ?? {};
       const hasInput = Boolean(schema?.body ?? schema?.querystring ?? url.startsWith('/files'));
       const problems = problemResponses(problemsOf(config, method, hasInput));
-      const responses: Piece = { ...problems, ...(schema?.response as Piece | undefined) };
-      return { schema: { ...schema, ...headersOf(config, method), response: responses }, url };
+      const good = goodResponses((schema?.response as Piece | undefined) ?? {}, schema?.summary ?? '');
+      const responses: Piece = { ...problems, ...good };
+      const security = config.access === 'public' ? { security: [] } : {};
+      return { schema: { ...schema, ...security, ...headersOf(config, method), response: responses }, url };
     },
     transformObject: (document) => nameSchemas('openapiObject' in document ? { ...document.openapiObject } : {}),
   });
@@ -43,7 +41,7 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       route.config = { ...route.config, access: 'public' };
       route.schema = { ...route.schema, hide: true };
     });
-    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP: true, uiConfig: { docExpansion: 'list' } });
+    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP: true, uiConfig: { docExpansion: 'list', layout: 'BaseLayout' } });
   });
 }
 

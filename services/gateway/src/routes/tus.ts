@@ -8,6 +8,7 @@ import { contextOf } from '../http/call-context.ts';
 import { sendError } from '../http/error-handler.ts';
 import { sendNothing } from '../http/no-content.ts';
 import { Id, NoContent } from '../http/schemas.ts';
+import { wantBody } from '../http/server-guards.ts';
 import { drain } from '../tus/drain.ts';
 import {
   bodyLength,
@@ -39,6 +40,25 @@ const creationProblems = [
   'chunk_checksum_mismatch',
 ] as const;
 const appendProblems = [...creationProblems, 'offset_conflict', 'gone', 'locked'] as const;
+
+const version = { 'Tus-Resumable': 'Always `1.0.0`.' };
+const bodyHeaders = {
+  'Content-Type': 'With a body: `application/offset+octet-stream`.',
+  'Upload-Checksum': '`sha1` or `sha256`, a space, and the digest of this body in base64.',
+};
+const creationHeaders = {
+  ...version,
+  'Upload-Length': 'The length of the whole in bytes; or `Upload-Defer-Length: 1`.',
+  'Upload-Defer-Length': '`1`: a later PATCH tells the length.',
+  'Upload-Metadata': 'Pairs of a key and a base64 value, separated by commas: filename, directory_id, filetype, file_class, sha256, on_conflict.',
+  ...bodyHeaders,
+};
+const appendHeaders = {
+  ...version,
+  'Upload-Offset': 'Where the bytes belong: the offset of the last answer or of HEAD.',
+  'Upload-Length': 'The length of an upload that deferred it, once.',
+  ...bodyHeaders,
+};
 
 /** Contract §5: tus 1.0.0. The body of a request is never parsed here: it flows on to the upload service. */
 export function tusRoutes(app: App, dependencies: AppDependencies): void {
@@ -81,7 +101,7 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'POST',
     url: '/files',
-    config: { access: 'editor', problems: creationProblems },
+    config: { access: 'editor', problems: creationProblems, requestHeaders: creationHeaders },
     schema: {
       tags,
       summary: 'Make an upload, with its first bytes where there is a body',
@@ -106,6 +126,7 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
       void reply.header('location', `${dependencies.settings.publicUrl ?? ''}/files/${upload.id}`);
       let [offset, expires] = [upload.offset, upload.expiresAt];
       if (first !== 0) {
+        wantBody(request, reply);
         const appended = await dependencies.appendUpload(
           { id: upload.id, offset: 0n, checksum: checksum ?? undefined, bodyLength: first === null ? undefined : BigInt(first) },
           request.raw,
@@ -128,13 +149,13 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
     ['PATCH', patch],
     ['DELETE', terminate],
   ]);
-  const config = { access: 'editor' as const, problems: appendProblems };
+  const config = { access: 'editor' as const, problems: appendProblems, requestHeaders: appendHeaders };
   const response = { 204: NoContent };
   const url = '/files/:upload_id';
   app.route({
     method: 'HEAD',
     url,
-    config: { access: 'editor', problems: ['not_found', 'gone', 'tus_version_unsupported'] },
+    config: { access: 'editor', problems: ['not_found', 'gone', 'tus_version_unsupported'], requestHeaders: version, swagger: { exposeHeadRoute: true } },
     schema: { tags, summary: 'How far an upload is', params: Params, response: { 200: Type.Null({ description: 'See Upload-Offset.' }) } },
     handler: head,
   });
@@ -148,7 +169,7 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'DELETE',
     url,
-    config: { access: 'editor', problems: ['not_found', 'gone', 'state_conflict', 'tus_version_unsupported'] },
+    config: { access: 'editor', problems: ['not_found', 'gone', 'state_conflict', 'tus_version_unsupported'], requestHeaders: version },
     schema: { tags, summary: 'Give an unfinished upload up', params: Params, response },
     handler: terminate,
   });
@@ -193,12 +214,15 @@ function patchHandler({ appendUpload }: AppDependencies): Handler {
     checkBodyType(headers);
     const length = declaredLength(headers);
     const body = bodyLength(headers);
+    const offset = uploadOffset(headers);
+    const checksum = uploadChecksum(headers);
+    wantBody(request, reply);
     const appended = await appendUpload(
       {
         id: request.params.upload_id,
-        offset: BigInt(uploadOffset(headers)),
+        offset: BigInt(offset),
         length: length === null ? undefined : BigInt(length),
-        checksum: uploadChecksum(headers) ?? undefined,
+        checksum: checksum ?? undefined,
         bodyLength: body === null ? undefined : BigInt(body),
       },
       request.raw,

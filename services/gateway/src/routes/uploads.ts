@@ -5,12 +5,17 @@ import type { Static } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { setEtag } from '../http/conditions.ts';
-import { Closed, DirectoryId, FileClass, Id, Name, Nullable, OnConflict, Sha256, Time } from '../http/schemas.ts';
+import { Closed, DirectoryId, FileClass, Id, Name, Nullable, Sha256, Time } from '../http/schemas.ts';
 import { directoryIdOf, File, onConflictOf, present, timeOf, toFile } from './nodes.ts';
 
 const tags = ['Uploads'];
 const Params = Type.Object({ upload_id: Id });
 const retryAfterSeconds = 2;
+
+// Without a default, which would hide what was said at creation.
+const OnConflict = Type.Union([Type.Literal('fail'), Type.Literal('rename')], {
+  description: 'When the name is taken: refuse, or take the next free `name (2).ext`. By default as was said at creation.',
+});
 
 const Finalizing = Type.Object({ state: Type.Literal('finalizing') }, { title: 'Finalizing' });
 

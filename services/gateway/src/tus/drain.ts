@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { holdsBodyBack } from '../http/server-guards.ts';
 
 const limits = { bytes: 16 * 1024 * 1024, ms: 2_000 };
 
@@ -8,6 +9,7 @@ const limits = { bytes: 16 * 1024 * 1024, ms: 2_000 };
  */
 export async function drain(request: IncomingMessage): Promise<boolean> {
   if (request.complete || request.destroyed) return request.complete;
+  if (holdsBodyBack(request)) return false;
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limits.ms);
   let bytes = 0;
