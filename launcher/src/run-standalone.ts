@@ -10,7 +10,7 @@ import { createLogger } from '@stowage/common/runtime/logger';
 import type { Logger } from '@stowage/common/runtime/logger';
 import { ManagementServer } from '@stowage/common/runtime/management-server';
 import { runProcess } from '@stowage/common/runtime/run-process';
-import { settingsOrExit } from '@stowage/common/runtime/run-service';
+import { settingsOrExit } from '@stowage/common/runtime/settings-or-exit';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { ServiceDependencies } from '@stowage/common/runtime/service';
 import type { Environment, Settings, Values } from '@stowage/common/runtime/settings';

@@ -2,7 +2,7 @@ import { commonSettings } from '@stowage/common/runtime/common-settings';
 import { Lifecycle } from '@stowage/common/runtime/lifecycle';
 import { createLogger } from '@stowage/common/runtime/logger';
 import { runProcess } from '@stowage/common/runtime/run-process';
-import { settingsOrExit } from '@stowage/common/runtime/run-service';
+import { settingsOrExit } from '@stowage/common/runtime/settings-or-exit';
 import { launchSettings, openInstance } from './instance.ts';
 import { ServiceProcesses } from './service-processes.ts';
 

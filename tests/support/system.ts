@@ -87,7 +87,8 @@ async function launch(mode: Mode, settings: Record<string, string>): Promise<Run
   const child = spawn(process.execPath, [join(repository, main)], {
     cwd: repository,
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...settings },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    // With the channel it ends by itself when the test run dies.
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   let printed = '';
   const ready = Promise.withResolvers<void>();
@@ -95,8 +96,8 @@ async function launch(mode: Mode, settings: Record<string, string>): Promise<Run
     printed += piece.toString();
     if (printed.includes('Stowage is ready')) ready.resolve();
   };
-  child.stdout.on('data', note);
-  child.stderr.on('data', note);
+  child.stdout?.on('data', note);
+  child.stderr?.on('data', note);
   child.once('exit', (code) => ready.reject(new Error(`the start ended with ${code}:\n${printed}`)));
   const timer = setTimeout(() => ready.reject(new Error(`not ready in time:\n${printed}`)), startLimitMs);
   await ready.promise.finally(() => clearTimeout(timer));

@@ -9,11 +9,16 @@ export function encodeCursor(values: readonly string[]): string {
 export function decodeCursor(cursor: string, length: number): string[] | null {
   if (cursor === '') return null;
   const values = parse(cursor);
-  if (!Array.isArray(values) || values.length !== length || !values.every((value) => typeof value === 'string')) {
+  if (!Array.isArray(values) || values.length !== length || !values.every(isValue)) {
     const errors = [{ pointer: '?cursor', detail: 'is not a cursor that this list gave' }];
     throw new AppError('validation_failed', 'The cursor is not one that this list gave.', { members: { errors } });
   }
   return values;
+}
+
+/** PostgreSQL takes no NUL in a text. */
+function isValue(value: unknown): boolean {
+  return typeof value === 'string' && !value.includes('\u0000');
 }
 
 function parse(cursor: string): unknown {

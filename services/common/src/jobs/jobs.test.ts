@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
-import fc from 'fast-check';
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { openDatabase, queryBuilder } from '../database/database.ts';
@@ -10,7 +9,6 @@ import { inTransaction } from '../database/transaction.ts';
 import { unavailable } from '../errors.ts';
 import { newId } from '../ids.ts';
 import { createLogger } from '../runtime/logger.ts';
-import { backoffMs } from './backoff.ts';
 import { enqueueJobs } from './bulk.ts';
 import { enqueueJob, wakeWorkers } from './enqueue.ts';
 import type { NewJob } from './enqueue.ts';
@@ -83,7 +81,9 @@ async function rowOf(id: string): Promise<Row> {
 
 async function eventsOf(id: string): Promise<string[]> {
   const { rows } = await sql<{ subject: string; attempt: number }>`
-    select subject, (data->>'attempt')::int as attempt from jobs.outbox where data->>'id' = ${id} order by id`.execute(db);
+    select subject, (data->>'attempt')::int as attempt from jobs.outbox where data->>'id' = ${id} order by id`.execute(
+    db,
+  );
   return rows.map(({ subject, attempt }) => `${subject.split('.').at(-1)} ${attempt}`);
 }
 
@@ -98,7 +98,15 @@ async function makeDue(id: string): Promise<void> {
 }
 
 function work(handler: JobHandler, options: { leaseMs?: number; concurrency?: number } = {}): Worker<unknown> {
-  const worker = new Worker({ db, handlers: { [kind]: handler }, concurrency: 4, leaseMs: 60_000, wake, logger, ...options });
+  const worker = new Worker({
+    db,
+    handlers: { [kind]: handler },
+    concurrency: 4,
+    leaseMs: 60_000,
+    wake,
+    logger,
+    ...options,
+  });
   workers.add(worker);
   worker.start();
   return worker;
@@ -114,7 +122,11 @@ async function until(check: () => Promise<boolean> | boolean): Promise<void> {
 
 describe('claiming', () => {
   test('by many at once gives every job to one of them, once', async () => {
-    const params = Array.from({ length: 200 }, (_, index) => ({ params: { index }, runAfter: new Date(0), dedupeKey: String(index) }));
+    const params = Array.from({ length: 200 }, (_, index) => ({
+      params: { index },
+      runAfter: new Date(0),
+      dedupeKey: String(index),
+    }));
     await inTransaction(db, (trx) => enqueueJobs(trx, kind, params));
     const claimed: string[] = [];
     const claimAll = async (): Promise<void> => {
@@ -136,7 +148,9 @@ describe('claiming', () => {
     const newer = await enqueue({ runAfter: new Date(Date.now() - 1_000) });
     const older = await enqueue({ runAfter: new Date(Date.now() - 2_000) });
     const newest = await enqueue();
-    expect((await claimJobs(db, [kind, 'prune_history'], 2, lease)).map(({ id }) => id).sort()).toEqual([newer, older].sort());
+    expect((await claimJobs(db, [kind, 'prune_history'], 2, lease)).map(({ id }) => id).sort()).toEqual(
+      [newer, older].sort(),
+    );
     expect((await claimJobs(db, [kind], 2, lease)).map(({ id }) => id)).toEqual([newest]);
   });
 
@@ -157,7 +171,12 @@ describe('claiming', () => {
       await killHolder(id);
     }
     expect(await claimJobs(db, [kind], 1, lease)).toEqual([]);
-    expect(await rowOf(id)).toMatchObject({ state: 'failed', attempt: 2, error_code: 'worker_lost', lease_until: null });
+    expect(await rowOf(id)).toMatchObject({
+      state: 'failed',
+      attempt: 2,
+      error_code: 'worker_lost',
+      lease_until: null,
+    });
     expect(await eventsOf(id)).toEqual(['pending 0', 'running 1', 'running 2', 'failed 2']);
   });
 
@@ -169,7 +188,8 @@ describe('claiming', () => {
       insert into jobs.jobs (id, kind, run_after) select gen_random_uuid(), ${kind}, now() - interval '1 second' * n
       from generate_series(1, 20000) n`.execute(db);
     const startedAt = performance.now();
-    for (let round = 0; round < 20; round += 1) expect(await claimJobs(db, [kind, 'verify_blob', 'prune_history'], 4, lease)).toHaveLength(4);
+    for (let round = 0; round < 20; round += 1)
+      expect(await claimJobs(db, [kind, 'verify_blob', 'prune_history'], 4, lease)).toHaveLength(4);
     expect((performance.now() - startedAt) / 20).toBeLessThan(50);
   });
 });
@@ -194,13 +214,18 @@ describe('a worker that wakes up late', () => {
   test('is told to stop when its lease was taken over', async () => {
     const id = await enqueue();
     let stopped = false;
-    work(async (_job, { signal }) => {
-      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
-      stopped = true;
-      return { late: true };
-    }, { leaseMs: 300 });
+    work(
+      async (_job, { signal }) => {
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+        stopped = true;
+        return { late: true };
+      },
+      { leaseMs: 300 },
+    );
     await until(async () => (await rowOf(id)).state === 'running');
-    await sql`update jobs.jobs set fence = fence + 1, lease_until = now() + interval '1 hour' where id = ${id}`.execute(db);
+    await sql`update jobs.jobs set fence = fence + 1, lease_until = now() + interval '1 hour' where id = ${id}`.execute(
+      db,
+    );
     await until(() => stopped);
     expect(await rowOf(id)).toMatchObject({ state: 'running', result: null });
   });
@@ -214,7 +239,12 @@ describe('an attempt', () => {
       return { seen: job.params };
     });
     await until(async () => (await rowOf(id)).state === 'succeeded');
-    expect(await rowOf(id)).toMatchObject({ result: { seen: { a: 1 } }, progress_done: '3', attempt: 1, lease_until: null });
+    expect(await rowOf(id)).toMatchObject({
+      result: { seen: { a: 1 } },
+      progress_done: '3',
+      attempt: 1,
+      lease_until: null,
+    });
     expect(await eventsOf(id)).toEqual(['pending 0', 'running 1', 'succeeded 1']);
   });
 
@@ -224,7 +254,11 @@ describe('an attempt', () => {
       throw unavailable('The backend is away.');
     });
     await until(async () => (await rowOf(id)).error_code !== null);
-    expect(await rowOf(id)).toMatchObject({ attempt: 1, error_code: 'unavailable', error_detail: 'The backend is away.' });
+    expect(await rowOf(id)).toMatchObject({
+      attempt: 1,
+      error_code: 'unavailable',
+      error_detail: 'The backend is away.',
+    });
     await until(async () => {
       await makeDue(id);
       return (await rowOf(id)).state === 'failed';
@@ -242,7 +276,10 @@ describe('an attempt', () => {
     });
     await until(async () => (await rowOf(permanent)).state === 'failed' && (await rowOf(unknown)).state === 'failed');
     expect(await rowOf(permanent)).toMatchObject({ attempt: 1, error_detail: 'the parameter is missing' });
-    expect(await rowOf(unknown)).toMatchObject({ error_code: 'internal', error_detail: expect.not.stringContaining('secret') });
+    expect(await rowOf(unknown)).toMatchObject({
+      error_code: 'internal',
+      error_detail: expect.not.stringContaining('secret'),
+    });
   });
 
   test('that is stopped gives its lease back at once, and does not count', async () => {
@@ -263,11 +300,14 @@ describe('an attempt', () => {
   test('of a long job outlives its lease, for it is renewed', async () => {
     const id = await enqueue();
     const { promise, resolve } = Promise.withResolvers<void>();
-    work(async (_job, run) => {
-      run.progress({ done: 5 });
-      await promise;
-      return {};
-    }, { leaseMs: 200 });
+    work(
+      async (_job, run) => {
+        run.progress({ done: 5 });
+        await promise;
+        return {};
+      },
+      { leaseMs: 200 },
+    );
     await until(async () => (await rowOf(id)).progress_done === '5');
     const first = (await rowOf(id)).lease_until?.getTime() ?? 0;
     await until(async () => ((await rowOf(id)).lease_until?.getTime() ?? 0) > first + 200);
@@ -277,18 +317,27 @@ describe('an attempt', () => {
   });
 
   test('never runs beside more others than allowed, and every job gets its turn', async () => {
-    const jobs = Array.from({ length: 60 }, (_, index) => ({ params: {}, runAfter: new Date(0), dedupeKey: String(index) }));
+    const jobs = Array.from({ length: 60 }, (_, index) => ({
+      params: {},
+      runAfter: new Date(0),
+      dedupeKey: String(index),
+    }));
     let [running, most] = [0, 0];
-    work(async () => {
-      running += 1;
-      most = Math.max(most, running);
-      await new Promise((resolve) => setImmediate(resolve));
-      running -= 1;
-      return {};
-    }, { concurrency: 3 });
+    work(
+      async () => {
+        running += 1;
+        most = Math.max(most, running);
+        await new Promise((resolve) => setImmediate(resolve));
+        running -= 1;
+        return {};
+      },
+      { concurrency: 3 },
+    );
     await inTransaction(db, (trx) => enqueueJobs(trx, kind, jobs));
     await until(async () => {
-      const { rows } = await sql<{ left: string }>`select count(*) as left from jobs.jobs where state <> 'succeeded'`.execute(db);
+      const { rows } = await sql<{
+        left: string;
+      }>`select count(*) as left from jobs.jobs where state <> 'succeeded'`.execute(db);
       return rows[0]?.left === '0';
     });
     expect(most).toBeLessThanOrEqual(3);
@@ -310,10 +359,12 @@ describe('queuing', () => {
   });
 
   test('that is rolled back leaves neither job nor event', async () => {
-    await expect(inTransaction(db, async (trx) => {
-      await enqueueJob(trx, { kind });
-      throw new Error('undo');
-    })).rejects.toThrow('undo');
+    await expect(
+      inTransaction(db, async (trx) => {
+        await enqueueJob(trx, { kind });
+        throw new Error('undo');
+      }),
+    ).rejects.toThrow('undo');
     const { rows } = await sql`select id from jobs.jobs union all select id from jobs.outbox`.execute(db);
     expect(rows).toEqual([]);
   });
@@ -338,19 +389,5 @@ describe('queuing', () => {
     for (const schedule of schedules) schedule.stop();
     expect(rows).toHaveLength(1);
     expect(await eventsOf(rows[0]?.id ?? '')).toEqual(['pending 0']);
-  });
-});
-
-describe('the wait before the next attempt', () => {
-  test('is anything from 0 up to a bound that doubles, and never over 15 minutes', () => {
-    fc.assert(
-      fc.property(fc.integer({ min: 1, max: 1_000 }), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (attempt, random) => {
-        const ms = backoffMs(attempt, () => random);
-        expect(Number.isInteger(ms)).toBe(true);
-        expect(ms).toBeGreaterThanOrEqual(0);
-        expect(ms).toBeLessThan(Math.min(15 * 60_000, 1_000 * 2 ** (attempt - 1)));
-      }),
-    );
-    expect(backoffMs(3, () => 0.999_999)).toBe(3_999);
   });
 });

@@ -6,7 +6,8 @@ import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
 import { contextFromHeaders } from './context.ts';
 import type { Endpoint } from './contract.ts';
-import { publicError, toServiceError } from './wire-error.ts';
+import { publicError } from './public-error.ts';
+import { toServiceError } from './wire-error.ts';
 
 /** A chunk-checksum list of a 1 TiB blob is 4 MiB; nothing else comes near. */
 export const maxMessageBytes = 8 * 1024 * 1024;

@@ -4,7 +4,7 @@ import { toAppError } from '../errors.ts';
 import { clientFor, defaultTimeoutMs } from './contract.ts';
 import type { Client, Endpoint } from './contract.ts';
 import { withDeadline } from './deadline.ts';
-import { publicError } from './wire-error.ts';
+import { publicError } from './public-error.ts';
 
 /**
  * A client that calls an implementation in this process: same types, deadline and errors as over gRPC, no socket.

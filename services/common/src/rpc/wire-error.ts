@@ -6,22 +6,9 @@ import { ErrorInfoSchema } from '@stowage/proto/google/rpc/error_details';
 import { StatusSchema } from '@stowage/proto/google/rpc/status';
 import { AppError, errorTable, isErrorCode, unavailable } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { Logger } from '../runtime/logger.ts';
 
 const detailsKey = 'grpc-status-details-bin';
 const domain = 'stowage';
-
-/** Logs what only the log may see and gives what a caller in another service sees: code, detail, members. */
-export function publicError(
-  error: AppError,
-  where: { logger: Logger; requestId: string; name: string },
-): AppError {
-  if (error.code === 'internal' || (error.code === 'unavailable' && error.cause !== undefined)) {
-    const level = error.code === 'internal' ? 'error' : 'warn';
-    where.logger[level]({ err: error.cause ?? error, request_id: where.requestId, call: where.name }, error.detail);
-  }
-  return error.cause === undefined ? error : new AppError(error.code, error.detail, { members: error.members });
-}
 
 /** An AppError as a gRPC status with google.rpc.ErrorInfo in its details. */
 export function toServiceError(error: AppError): Partial<ServiceError> {

@@ -2,8 +2,9 @@ import { ByteServer } from '../bytes/byte-server.ts';
 import { openDatabase } from '../database/database.ts';
 import { schemaMismatch } from '../database/migrate.ts';
 import { WakeListener } from '../jobs/wake-listener.ts';
-import { RemoteConnections } from '../rpc/connections.ts';
-import type { Address, ServiceName } from '../rpc/connections.ts';
+import type { ServiceName } from '../rpc/connections.ts';
+import { RemoteConnections } from '../rpc/remote-connections.ts';
+import type { Address } from '../rpc/remote-connections.ts';
 import { GrpcServer } from '../rpc/grpc-server.ts';
 import { systemEndpoint } from '../rpc/system-endpoint.ts';
 import { addressSettings, commonSettings, databaseSettings, portSettings } from './common-settings.ts';
@@ -13,8 +14,8 @@ import type { Logger } from './logger.ts';
 import { ManagementServer } from './management-server.ts';
 import { runProcess } from './run-process.ts';
 import type { Service, ServiceDependencies } from './service.ts';
-import { readSettings, SettingsError } from './settings.ts';
-import type { Environment, GroupValues, Settings, SettingsGroups, Values } from './settings.ts';
+import { settingsOrExit } from './settings-or-exit.ts';
+import type { Environment, Settings, Values } from './settings.ts';
 import type { Telemetry } from './telemetry.ts';
 
 const processSettings = { ...commonSettings, ...databaseSettings, ...addressSettings, ...portSettings };
@@ -71,17 +72,6 @@ async function serve(service: Service, settings: ProcessValues, lifecycle: Lifec
   const bytes = new ByteServer(service.byteEndpoints, logger);
   await bytes.listen(settings.listenHost, settings.bytesPort);
   lifecycle.onStop('byte port', () => bytes.close(settings.drainMs));
-}
-
-/** As readSettings, but a mistake ends the process with the message that lists them all. */
-export function settingsOrExit<G extends SettingsGroups>(groups: G, environment: Environment): GroupValues<G> {
-  try {
-    return readSettings(groups, environment);
-  } catch (error) {
-    if (!(error instanceof SettingsError)) throw error;
-    process.stderr.write(`${error.message}\n`);
-    process.exit(1);
-  }
 }
 
 function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Address>> {
