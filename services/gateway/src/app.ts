@@ -2,15 +2,15 @@ import cors from '@fastify/cors';
 import rateLimit from '@fastify/rate-limit';
 import { AppError } from '@stowage/common/errors';
 import Fastify, { LogController } from 'fastify';
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { createServer } from 'node:http';
 import type { RequestListener, Server } from 'node:http';
 import { addAuthorisation } from './auth/authenticate.ts';
 import type { App, AppDependencies } from './app-types.ts';
 import { addNotFound, requireAccess } from './http/access.ts';
-import { sendError } from './http/error-handler.ts';
+import { isTooLarge, sendError } from './http/error-handler.ts';
 import { addJsonParser } from './http/json-body.ts';
-import { addClientWatch, addCommonHeaders, addContinue, addTimeouts, onClientError, requestIdOf } from './http/server-guards.ts';
+import { addClientWatch, addCommonHeaders, addContinue, addHostGuard, addTimeouts, onClientError, requestIdOf, setCommonHeaders } from './http/server-guards.ts';
 import { addValidators } from './http/validation.ts';
 import { authRoutes } from './routes/auth.ts';
 import { backendRoutes } from './routes/backends.ts';
@@ -23,6 +23,7 @@ import { systemRoutes } from './routes/system.ts';
 import { tusRoutes } from './routes/tus.ts';
 import { uploadRoutes } from './routes/uploads.ts';
 import { userRoutes } from './routes/users.ts';
+import { drain } from './tus/drain.ts';
 
 const exposedHeaders = [
   'Location',
@@ -58,13 +59,21 @@ export async function buildApp(dependencies: AppDependencies): Promise<App> {
     return503OnClosing: false,
     routerOptions: { maxParamLength: 200 },
     clientErrorHandler: onClientError,
-    frameworkErrors: (error, request, reply) => sendError(error, request, reply),
+    frameworkErrors: (error, request, reply) => {
+      setCommonHeaders(request, reply);
+      sendError(error, request, reply);
+    },
   });
-  app.setErrorHandler(sendError);
+  app.setErrorHandler(async (error, request, reply) => {
+    if (isTooLarge(error) && !(await drain(request.raw))) void reply.header('connection', 'close');
+    sendError(error, request, reply);
+    return reply;
+  });
   addValidators(app);
   addJsonParser(app);
   requireAccess(app);
-  addCommonHeaders(app);
+  addCommonHeaders(app, settings.publicUrl);
+  addHostGuard(app);
   addClientWatch(app);
   addTimeouts(app, settings);
   addContinue(app);
@@ -97,7 +106,7 @@ const socketBufferBytes = 1024 * 1024;
 function createGatewayServer(handler: RequestListener, headersTimeout: number): Server {
   // Uploads may take days: only their headers, and every byte after the other, have a limit.
   const options = { highWaterMark: socketBufferBytes, requestTimeout: 0, headersTimeout, keepAliveTimeout: 65_000 };
-  const server = createServer({ ...options, connectionsCheckingInterval: 1_000, maxHeaderSize: 32_768 }, handler);
+  const server = createServer({ ...options, connectionsCheckingInterval: 1_000, maxHeaderSize: 32_768, requireHostHeader: false }, handler);
   server.on('checkContinue', handler);
   return server;
 }
@@ -117,7 +126,18 @@ function addRequestLog(app: App): void {
 
 async function addCors(app: App, origins: string[]): Promise<void> {
   if (origins.length === 0) return;
-  await app.register(cors, { origin: origins, exposedHeaders, credentials: false, maxAge: 3600, strictPreflight: false });
+  const options = {
+    origin: origins,
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    exposedHeaders,
+    credentials: false,
+    maxAge: 3600,
+    strictPreflight: false,
+  };
+  await app.register(cors, {
+    // Only a preflight is answered here: a plain OPTIONS asks what the route speaks, as in tus.
+    delegator: async ({ headers }: FastifyRequest) => ({ ...options, preflight: headers['access-control-request-method'] !== undefined }),
+  });
 }
 
 async function addRateLimit(app: App, perMinute: number): Promise<void> {

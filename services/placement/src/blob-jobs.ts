@@ -68,6 +68,7 @@ function textParam(job: ClaimedJob, name: string): string {
 /** Written as a string or number: sizes fit both. */
 function sizeParam(job: ClaimedJob): bigint {
   const value = job.params['size'];
-  if (typeof value !== 'string' && typeof value !== 'number') throw new PermanentJobError('the parameter size is missing');
+  if (typeof value !== 'string' && typeof value !== 'number')
+    throw new PermanentJobError('the parameter size is missing');
   return BigInt(value);
 }

@@ -38,7 +38,10 @@ export async function keepMakingFirstPolicy(needs: Needs, signal: AbortSignal): 
   }
 }
 
-async function findDefaultBackend(backends: Client<typeof BackendService>, signal: AbortSignal): Promise<string | null> {
+async function findDefaultBackend(
+  backends: Client<typeof BackendService>,
+  signal: AbortSignal,
+): Promise<string | null> {
   let cursor: string | undefined = '';
   while (cursor !== undefined) {
     const page: Awaited<ReturnType<typeof backends.listBackends>> = await backends.listBackends(

@@ -43,7 +43,8 @@ export async function listJobs(
   wanted: { state: string; kind: string; limit: number; cursor: string },
 ): Promise<{ items: JobMessage[]; nextCursor?: string }> {
   const after = decodeCursor(wanted.cursor, 1)?.[0];
-  if (after !== undefined && !isId(after)) throw validationError([{ pointer: '?cursor', detail: 'is not a cursor that this list gave' }]);
+  if (after !== undefined && !isId(after))
+    throw validationError([{ pointer: '?cursor', detail: 'is not a cursor that this list gave' }]);
   const conditions = [sql`true`];
   if (wanted.state !== '') conditions.push(sql`state = ${wanted.state}`);
   if (wanted.kind !== '') conditions.push(sql`kind = ${wanted.kind}`);
@@ -54,7 +55,10 @@ export async function listJobs(
   );
   const items = rows.slice(0, wanted.limit);
   const last = items.at(-1);
-  return { items: items.map(toMessage), ...(rows.length > wanted.limit && last ? { nextCursor: encodeCursor([last.id]) } : {}) };
+  return {
+    items: items.map(toMessage),
+    ...(rows.length > wanted.limit && last ? { nextCursor: encodeCursor([last.id]) } : {}),
+  };
 }
 
 /** Throws `not_found`. */
@@ -73,7 +77,10 @@ export async function retryJob(trx: Transaction<Tables>, id: string): Promise<Jo
   const row = rows[0];
   if (!row) {
     const { rows: present } = await sql<{ state: string }>`select state from jobs.jobs where id = ${id}`.execute(trx);
-    throw new AppError('state_conflict', `Only a failed job can be retried; this one is ${(present[0] ?? missing()).state}.`);
+    throw new AppError(
+      'state_conflict',
+      `Only a failed job can be retried; this one is ${(present[0] ?? missing()).state}.`,
+    );
   }
   await announce(trx, row.id, row.kind, 'pending', 0);
   await wakeWorkers(trx);

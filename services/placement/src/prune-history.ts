@@ -29,7 +29,7 @@ export function pruneHistory(db: Kysely<Tables>, settings: PlacementSettings): J
     let done = 0;
     for (const [name, sweep] of Object.entries(sweeps)) {
       counts[name] = 0;
-      for (let removed = batch; removed === batch && !signal.aborted; ) {
+      for (let removed = batch; removed === batch && !signal.aborted;) {
         const { numAffectedRows } = await query(() => sweep().execute(db));
         removed = Number(numAffectedRows ?? 0n);
         counts[name] += removed;

@@ -20,7 +20,9 @@ export function placementEndpoints(db: Kysely<Tables>): Endpoint[] {
       listJobs: (request) => listJobs(db, request),
       getJob: async ({ id }) => ({ job: await getJob(db, id) }),
       retryJob: ({ id }, context) =>
-        inTransaction(db, (trx) => idempotent(trx, context, RetryJobResponseSchema, async () => ({ job: await retryJob(trx, id) }))),
+        inTransaction(db, (trx) =>
+          idempotent(trx, context, RetryJobResponseSchema, async () => ({ job: await retryJob(trx, id) })),
+        ),
       runPending: async (request, context) => {
         const before = await query(() => answeredBefore(db, context, RunPendingResponseSchema));
         if (before) return before;

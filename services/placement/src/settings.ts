@@ -4,7 +4,9 @@ import type { Values } from '@stowage/common/runtime/settings';
 /** The settings of placement. */
 export const placementSettings = {
   jobRetentionMs: setting('STOWAGE_JOB_RETENTION', 'How long finished jobs are kept.', duration, { fallback: '14d' }),
-  failedJobRetentionMs: setting('STOWAGE_FAILED_JOB_RETENTION', 'How long failed jobs are kept.', duration, { fallback: '90d' }),
+  failedJobRetentionMs: setting('STOWAGE_FAILED_JOB_RETENTION', 'How long failed jobs are kept.', duration, {
+    fallback: '90d',
+  }),
   eventRetentionMs: setting('STOWAGE_EVENT_RETENTION', 'How long events are kept.', duration, { fallback: '7d' }),
 };
 

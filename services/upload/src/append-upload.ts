@@ -47,7 +47,8 @@ export async function appendUpload(
 async function appendNothing(upload: Upload, request: AppendUploadRequest, body: Readable): Promise<Answer> {
   const offset = lengthOf(upload) ?? 0n;
   if (request.length !== undefined && request.length !== offset) throw lengthChanged();
-  if (request.offset !== offset || (request.bodyLength ?? 0n) > 0n || !(await isEmpty(body))) throw offsetConflict(offset);
+  if (request.offset !== offset || (request.bodyLength ?? 0n) > 0n || !(await isEmpty(body)))
+    throw offsetConflict(offset);
   return { offset, expiresAt: timestampFromDate(upload.expires_at), complete: true };
 }
 
@@ -133,7 +134,11 @@ async function untilStopped<R>(writing: Promise<R>, stop: AbortSignal): Promise<
 }
 
 /** Declares the length of a deferred upload, once and for all. Gives the length; null while it stays deferred. */
-async function declareLength(parts: UploadParts, { upload, request }: Work, context: CallContext): Promise<bigint | null> {
+async function declareLength(
+  parts: UploadParts,
+  { upload, request }: Work,
+  context: CallContext,
+): Promise<bigint | null> {
   const known = lengthOf(upload);
   const wanted = request.length;
   if (known !== null || wanted === undefined) return known;
@@ -144,7 +149,9 @@ async function declareLength(parts: UploadParts, { upload, request }: Work, cont
   const { rows } = await query(() =>
     sql`
       update upload.uploads set length = ${wanted}
-      where id = ${upload.id} and state = 'open' and (length is null or length = ${wanted}) returning id`.execute(parts.db),
+      where id = ${upload.id} and state = 'open' and (length is null or length = ${wanted}) returning id`.execute(
+      parts.db,
+    ),
   );
   if (rows.length === 0) throw lengthChanged();
   return wanted;
@@ -178,7 +185,9 @@ function lengthChanged(): AppError {
 }
 
 function lengthTooShort(offset: bigint): AppError {
-  return validationError([{ pointer: lengthPointer, detail: `must not be less than the ${offset} bytes that are there` }]);
+  return validationError([
+    { pointer: lengthPointer, detail: `must not be less than the ${offset} bytes that are there` },
+  ]);
 }
 
 function offsetConflict(offset: bigint): AppError {

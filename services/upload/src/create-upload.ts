@@ -87,7 +87,10 @@ async function openStaged(
   } catch (error) {
     // It may have been opened all the same: expiry looks on every backend.
     await endUpload(parts.db, upload.id).catch((failure: unknown) => {
-      parts.logger.warn({ err: failure, upload_id: upload.id }, 'An upload that could not be opened ends by expiry only.');
+      parts.logger.warn(
+        { err: failure, upload_id: upload.id },
+        'An upload that could not be opened ends by expiry only.',
+      );
     });
     throw error;
   }

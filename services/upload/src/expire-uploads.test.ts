@@ -35,7 +35,10 @@ async function expireAll(): Promise<JsonObject> {
   await system.sql(`insert into jobs.jobs (id, kind) values ($1, 'expire_uploads')`, [id]);
   await system.sql(`select pg_notify('stowage_jobs', '')`);
   return until(async () => {
-    const [job] = await system.sql<{ state: string; result: JsonObject; error_detail: string }>('select state, result, error_detail from jobs.jobs where id = $1', [id]);
+    const [job] = await system.sql<{ state: string; result: JsonObject; error_detail: string }>(
+      'select state, result, error_detail from jobs.jobs where id = $1',
+      [id],
+    );
     if (job?.error_detail) throw new Error(job.error_detail);
     return job?.state === 'succeeded' ? job.result : undefined;
   });
@@ -62,7 +65,9 @@ describe('expiry', () => {
   test('leaves alone what is being written, and takes it once the writer is dead', async () => {
     const id = await create();
     await pass(id);
-    await system.sql(`insert into upload.leases values ($1, nextval('upload.fences'), now() + interval '1 hour')`, [id]);
+    await system.sql(`insert into upload.leases values ($1, nextval('upload.fences'), now() + interval '1 hour')`, [
+      id,
+    ]);
     expect(await expireAll()).toMatchObject({ expired: 0, leases: 0 });
     await system.sql(`update upload.leases set expires_at = now() - interval '2 minutes'`);
     expect(await expireAll()).toMatchObject({ expired: 1, freed: 1, leases: 1 });
@@ -107,7 +112,10 @@ describe('expiry', () => {
 });
 
 describe('expiry of an upload that was being finalized', () => {
-  async function finalizingAfter(fault: { step: 'sealBlob' | 'commitFile'; when: 'before' | 'after' }): Promise<string> {
+  async function finalizingAfter(fault: {
+    step: 'sealBlob' | 'commitFile';
+    when: 'before' | 'after';
+  }): Promise<string> {
     const id = await create();
     system.neighbours.fault = fault;
     await refusalOf(service.uploads.finalizeUpload({ id }, as(user)));
@@ -134,7 +142,10 @@ describe('expiry of an upload that was being finalized', () => {
     await pass(id);
     expect(await expireAll()).toMatchObject({ expired: 1, freed: 0, finalized: 1 });
     expect(system.neighbours.abandoned.size).toBe(0);
-    expect(await service.uploads.finalizeUpload({ id }, as(user))).toMatchObject({ created: false, file: { id: expect.any(String) } });
+    expect(await service.uploads.finalizeUpload({ id }, as(user))).toMatchObject({
+      created: false,
+      file: { id: expect.any(String) },
+    });
   });
 
   test('stopped between the decision and catalog: the next run goes on', async () => {

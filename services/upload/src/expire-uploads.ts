@@ -38,7 +38,7 @@ export function expireUploads(parts: UploadParts): JobHandler {
 /** Runs `step`, which gives how many rows it changed, until it finds less than a batch. Gives the sum. */
 async function inBatches(signal: AbortSignal, step: () => Promise<number>): Promise<number> {
   let sum = 0;
-  for (let changed = batch; changed === batch; ) {
+  for (let changed = batch; changed === batch;) {
     signal.throwIfAborted();
     changed = await step();
     sum += changed;

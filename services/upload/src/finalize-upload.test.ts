@@ -37,7 +37,12 @@ async function complete(target?: Target): Promise<string> {
   return id;
 }
 
-function finalize(id: string, target: Target = {}, context: CallContext = as(user), by = one): Promise<FinalizeUploadResponse> {
+function finalize(
+  id: string,
+  target: Target = {},
+  context: CallContext = as(user),
+  by = one,
+): Promise<FinalizeUploadResponse> {
   return by.uploads.finalizeUpload({ id, target }, context);
 }
 
@@ -87,7 +92,10 @@ describe('a complete upload', () => {
     const first = await finalize(id);
     const renamed = system.neighbours.files.get(first.file?.id ?? '');
     if (renamed) renamed.name = 'renamed.txt';
-    expect(await finalize(id, { filename: 'other' })).toMatchObject({ created: false, file: { id: first.file?.id, name: 'renamed.txt' } });
+    expect(await finalize(id, { filename: 'other' })).toMatchObject({
+      created: false,
+      file: { id: first.file?.id, name: 'renamed.txt' },
+    });
     expect(system.neighbours.count('sealBlob')).toBe(1);
   });
 
@@ -101,7 +109,9 @@ describe('a complete upload', () => {
 
   test('many times at once, in two processes, is one file that was created once', async () => {
     const id = await complete();
-    const answers = await Promise.all(Array.from({ length: 8 }, (_, index) => finalize(id, {}, as(user), index % 2 ? one : other)));
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => finalize(id, {}, as(user), index % 2 ? one : other)),
+    );
     expect(new Set(answers.map(({ file }) => file?.id)).size).toBe(1);
     expect(answers.filter(({ created }) => created)).toHaveLength(1);
     expect(system.neighbours.files.size).toBe(1);
@@ -111,8 +121,13 @@ describe('a complete upload', () => {
     const id = await complete();
     await finalize(id);
     expect(await one.append({ id, offset: 12n }, bodyOf(), as(user))).toMatchObject({ offset: 12n, complete: true });
-    expect(await refusalOf(one.append({ id, offset: 12n }, bodyOf('x'), as(user)))).toMatchObject({ code: 'offset_conflict', members: { offset: 12 } });
-    expect(await refusalOf(one.append({ id, offset: 0n, bodyLength: 0n }, bodyOf(), as(user)))).toMatchObject({ code: 'offset_conflict' });
+    expect(await refusalOf(one.append({ id, offset: 12n }, bodyOf('x'), as(user)))).toMatchObject({
+      code: 'offset_conflict',
+      members: { offset: 12 },
+    });
+    expect(await refusalOf(one.append({ id, offset: 0n, bodyLength: 0n }, bodyOf(), as(user)))).toMatchObject({
+      code: 'offset_conflict',
+    });
   });
 
   test('can not be ended any more: the file stays', async () => {
@@ -127,7 +142,10 @@ describe('what stands in the way', () => {
   test('missing bytes: it says how far it is, and goes on taking them', async () => {
     const id = await create();
     await one.append({ id, offset: 0n }, bodyOf('hello'), as(user));
-    expect(await refusalOf(finalize(id))).toMatchObject({ code: 'upload_incomplete', members: { offset: 5, length: 12 } });
+    expect(await refusalOf(finalize(id))).toMatchObject({
+      code: 'upload_incomplete',
+      members: { offset: 5, length: 12 },
+    });
     expect(await stateOf(id)).toEqual({ state: 'OPEN', offset: 5n });
     await one.append({ id, offset: 5n }, bodyOf(', world'), as(user));
     expect((await finalize(id)).created).toBe(true);
@@ -176,7 +194,10 @@ describe('what stands in the way', () => {
 
   test('no name at all', async () => {
     const id = await complete({});
-    expect(await refusalOf(finalize(id))).toMatchObject({ code: 'validation_failed', members: { errors: [{ pointer: '/filename' }] } });
+    expect(await refusalOf(finalize(id))).toMatchObject({
+      code: 'validation_failed',
+      members: { errors: [{ pointer: '/filename' }] },
+    });
     expect((await finalize(id, { filename: 'named' })).file?.name).toBe('named');
   });
 
@@ -194,24 +215,32 @@ describe('what stands in the way', () => {
 
 describe('a crash', () => {
   const steps = ['statStaged', 'sealBlob', 'commitFile'] as const;
-  test.each(steps.flatMap((step) => [{ step, when: 'before' as const }, { step, when: 'after' as const }]))(
-    '$when $step loses nothing: asked again, in another process, there is one file',
-    async (fault) => {
-      const id = await complete();
-      system.neighbours.fault = fault;
-      expect((await refusalOf(finalize(id))).code).toBe('unavailable');
-      expect((await stateOf(id)).offset).toBe(12n);
-      const { file } = await finalize(id, {}, as(user), other);
-      expect(file?.name).toBe('a.txt');
-      expect(system.neighbours.files.size).toBe(1);
-      expect(await stateOf(id)).toEqual({ state: 'FINALIZED', offset: 12n });
-      expect((await finalize(id)).file?.id).toBe(file?.id);
-    },
-  );
+  test.each(
+    steps.flatMap((step) => [
+      { step, when: 'before' as const },
+      { step, when: 'after' as const },
+    ]),
+  )('$when $step loses nothing: asked again, in another process, there is one file', async (fault) => {
+    const id = await complete();
+    system.neighbours.fault = fault;
+    expect((await refusalOf(finalize(id))).code).toBe('unavailable');
+    expect((await stateOf(id)).offset).toBe(12n);
+    const { file } = await finalize(id, {}, as(user), other);
+    expect(file?.name).toBe('a.txt');
+    expect(system.neighbours.files.size).toBe(1);
+    expect(await stateOf(id)).toEqual({ state: 'FINALIZED', offset: 12n });
+    expect((await finalize(id)).file?.id).toBe(file?.id);
+  });
 
   test.each([
-    ['after the seal, before it was noted', `set sealed_key = null, sealed_sha256 = null, sealed_chunk_crc32c = null, sealed_head = null, state = 'finalizing'`],
-    ['after the seal of a request that another one put back', `set sealed_key = null, sealed_sha256 = null, sealed_chunk_crc32c = null, sealed_head = null, state = 'open'`],
+    [
+      'after the seal, before it was noted',
+      `set sealed_key = null, sealed_sha256 = null, sealed_chunk_crc32c = null, sealed_head = null, state = 'finalizing'`,
+    ],
+    [
+      'after the seal of a request that another one put back',
+      `set sealed_key = null, sealed_sha256 = null, sealed_chunk_crc32c = null, sealed_head = null, state = 'open'`,
+    ],
     ['after the commit, before it was noted', `set state = 'finalizing'`],
   ])('%s', async (_when, change) => {
     const id = await complete();
@@ -247,10 +276,15 @@ describe('an idempotency key', () => {
     expect((await finalize(id, {}, keyed('k3'))).created).toBe(true);
   });
 
-  test('many times at once all get the one answer', async () => {
-    const id = await complete();
-    const answers = await Promise.all(Array.from({ length: 6 }, (_, index) => finalize(id, {}, keyed('k4'), index % 2 ? one : other)));
-    expect(new Set(answers.map(({ file }) => file?.id)).size).toBe(1);
-    expect(new Set(answers.map(({ created }) => created)).size).toBe(1);
+  test('many times at once all get the one answer, round after round', async () => {
+    for (let round = 0; round < 25; round += 1) {
+      system.neighbours.reset();
+      const id = await complete();
+      const answers = await Promise.all(
+        Array.from({ length: 8 }, (_, index) => finalize(id, {}, keyed(`many-${round}`), index % 2 ? one : other)),
+      );
+      expect(new Set(answers.map(({ file }) => file?.id)).size).toBe(1);
+      expect(answers.map(({ created }) => created)).toEqual(answers.map(() => true));
+    }
   });
 });

@@ -58,7 +58,10 @@ export async function finalizeUpload(
 }
 
 /** The file as it is now. Not by CommitFile: that could make anew what was deleted for good since. */
-async function presentFile({ tree }: UploadParts, upload: Upload, context: CallContext): Promise<Answer> {
+async function presentFile({ db, tree }: UploadParts, upload: Upload, context: CallContext): Promise<Answer> {
+  // The key of a request that finished since was kept with the state that led here.
+  const first = await query(() => answeredBefore(db, context, FinalizeUploadResponseSchema));
+  if (first) return first;
   try {
     const { node } = await tree.getNode({ id: upload.file_id, kind: NodeKind.FILE }, context);
     return { ...(node ? { file: node } : {}), created: false };

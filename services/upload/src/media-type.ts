@@ -107,10 +107,15 @@ function typeByExtension(filename: string): string | null {
 async function signatureOf(sample: Buffer): Promise<string | null> {
   try {
     const found = await fileTypeFromBuffer(sample, { signal: AbortSignal.timeout(signatureMs) });
-    return parseMediaType(found?.mime);
+    return parseMediaType(found?.mime) ?? tiffOf(sample);
   } catch {
-    return null;
+    return tiffOf(sample);
   }
+}
+
+/** The library looks for the directory of a TIFF, which mostly lies at the end of the file, out of the sample. */
+function tiffOf(sample: Buffer): string | null {
+  return ['49492a00', '4d4d002a'].includes(sample.toString('hex', 0, 4)) ? 'image/tiff' : null;
 }
 
 /** Text may begin like a picture or a film by chance ("BMW …", a `G` at 0 and at 188): then it is still text. */

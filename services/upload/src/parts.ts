@@ -1,4 +1,7 @@
-import type { AppendStagedRequestSchema, AppendStagedResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import type {
+  AppendStagedRequestSchema,
+  AppendStagedResponseSchema,
+} from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';

@@ -4,7 +4,7 @@ import { isId } from '@stowage/common/ids';
 import { normalizeName } from '@stowage/common/names';
 import { OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
 import type { UploadTarget } from '@stowage/proto/stowage/upload/v1/upload';
-import { onConflicts } from './uploads.ts';
+import type { onConflicts } from './uploads.ts';
 
 /** What a client said of the file to be; null where it said nothing. */
 export interface Target {
@@ -23,7 +23,8 @@ const hashBytes = 32;
 export function checkTarget(target: UploadTarget | undefined): Target {
   const { filename, directoryId, mediaType, fileClass, sha256, onConflict } = target ?? {};
   const errors: FieldError[] = [];
-  if (directoryId !== undefined && !isId(directoryId)) errors.push({ pointer: '/directory_id', detail: 'must be an id' });
+  if (directoryId !== undefined && !isId(directoryId))
+    errors.push({ pointer: '/directory_id', detail: 'must be an id' });
   if (fileClass !== undefined && !classPattern.test(fileClass)) {
     errors.push({ pointer: '/file_class', detail: 'must match [a-z][a-z0-9_-]{0,62}' });
   }

@@ -29,7 +29,15 @@ interface FakeFile {
   name: string;
 }
 
-type Step = 'checkDestination' | 'openStaged' | 'statStaged' | 'discardStaged' | 'sealBlob' | 'commitFile' | 'abandonBlob' | 'getNode';
+type Step =
+  | 'checkDestination'
+  | 'openStaged'
+  | 'statStaged'
+  | 'discardStaged'
+  | 'sealBlob'
+  | 'commitFile'
+  | 'abandonBlob'
+  | 'getNode';
 
 /** Catalog, backend-registry and placement as the protos describe them, in memory, with faults on demand. */
 export class FakeNeighbours {
@@ -54,7 +62,11 @@ export class FakeNeighbours {
       [endpoint(BlobService, this.#blobService()), endpoint(BackendService, this.#backendService())],
       [uploadEndpoint(appendStaged, (request, body, context) => this.#append(request, body, context))],
     );
-    connections.add('catalog', [endpoint(ContentService, this.#contentService()), endpoint(TreeService, this.#treeService())], []);
+    connections.add(
+      'catalog',
+      [endpoint(ContentService, this.#contentService()), endpoint(TreeService, this.#treeService())],
+      [],
+    );
     const policy = { fileClass: 'default', backendIds: [this.backendId], replicas: 1, syncReplicas: 1, version: 1n };
     connections.add('placement', [endpoint(PolicyService, { getPolicy: async () => ({ policy }) })], []);
   }
@@ -90,7 +102,8 @@ export class FakeNeighbours {
           if (!this.staged.has(stagedId)) this.staged.set(stagedId, { bytes: Buffer.alloc(0), writer: null });
           return { backendId: this.backendId };
         }),
-      statStaged: ({ stagedId }) => this.#step('statStaged', () => ({ offset: BigInt(this.#find(stagedId).bytes.length) })),
+      statStaged: ({ stagedId }) =>
+        this.#step('statStaged', () => ({ offset: BigInt(this.#find(stagedId).bytes.length) })),
       discardStaged: ({ stagedId }) =>
         this.#step('discardStaged', () => {
           this.staged.get(stagedId)?.writer?.abort.abort();
@@ -108,7 +121,9 @@ export class FakeNeighbours {
     const key = blobKey(request.blobId);
     const content = this.sealed.get(key) ?? this.#find(request.stagedId).bytes;
     if (BigInt(content.length) !== request.size) {
-      throw new AppError('upload_incomplete', 'short', { members: { offset: content.length, length: Number(request.size) } });
+      throw new AppError('upload_incomplete', 'short', {
+        members: { offset: content.length, length: Number(request.size) },
+      });
     }
     const sha256 = createHash('sha256').update(content).digest();
     if (request.sha256 && !sha256.equals(request.sha256)) throw new AppError('checksum_mismatch', 'other');
@@ -150,7 +165,8 @@ export class FakeNeighbours {
       if (signal.aborted || next === null) throw unavailable('The body broke off.');
       if (next.done) return;
       const piece: Buffer = next.value;
-      if (staged.bytes.length + piece.length > Number(request.limit)) throw new AppError('payload_too_large', 'over the limit');
+      if (staged.bytes.length + piece.length > Number(request.limit))
+        throw new AppError('payload_too_large', 'over the limit');
       staged.bytes = Buffer.concat([staged.bytes, piece]);
     }
   }
@@ -175,7 +191,8 @@ export class FakeNeighbours {
     if (before) return { file: nodeOf(before), created: false };
     if (this.abandoned.has(request.blob?.id ?? '')) throw new AppError('gone', 'abandoned');
     const names = new Set([...this.files.values()].map(({ name }) => name));
-    if (names.has(request.name) && request.onConflict !== OnConflict.RENAME) throw new AppError('name_conflict', 'taken');
+    if (names.has(request.name) && request.onConflict !== OnConflict.RENAME)
+      throw new AppError('name_conflict', 'taken');
     const file = { request, name: names.has(request.name) ? `${request.name} (2)` : request.name };
     this.files.set(request.fileId, file);
     return { file: nodeOf(file), created: true };

@@ -12,7 +12,11 @@ import { createLogger } from '@stowage/common/runtime/logger';
 import { readSettings } from '@stowage/common/runtime/settings';
 import type { Environment } from '@stowage/common/runtime/settings';
 import { commonSettings } from '@stowage/common/runtime/common-settings';
-import type { AppendUploadRequestSchema, AppendUploadResponseSchema, Upload } from '@stowage/proto/stowage/upload/v1/upload';
+import type {
+  AppendUploadRequestSchema,
+  AppendUploadResponseSchema,
+  Upload,
+} from '@stowage/proto/stowage/upload/v1/upload';
 import { UploadService } from '@stowage/proto/stowage/upload/v1/upload';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import { Readable } from 'node:stream';
@@ -48,7 +52,8 @@ export async function startTestUploads(): Promise<TestUploads> {
   );
   return {
     neighbours,
-    sql: async <R extends pg.QueryResultRow>(text: string, values: unknown[] = []) => (await pool.query<R>(text, values)).rows,
+    sql: async <R extends pg.QueryResultRow>(text: string, values: unknown[] = []) =>
+      (await pool.query<R>(text, values)).rows,
     async start(environment = {}) {
       const started = await startProcess(database.url, neighbours, environment);
       processes.add(started);
@@ -64,12 +69,22 @@ export async function startTestUploads(): Promise<TestUploads> {
 
 async function startProcess(url: string, neighbours: FakeNeighbours, environment: Environment): Promise<TestProcess> {
   const logger = createLogger('test', 'silent');
-  const { common, own } = readSettings({ common: commonSettings, own: uploadSettings }, { STOWAGE_JOB_INTERVAL: '1h', ...environment });
+  const { common, own } = readSettings(
+    { common: commonSettings, own: uploadSettings },
+    { STOWAGE_JOB_INTERVAL: '1h', ...environment },
+  );
   const database = openDatabase({ url, service: 'upload', connections: 10, logger });
   const connections = new LocalConnections(logger);
   neighbours.join(connections);
   const wake = new WakeListener(url, logger);
-  const service = serviceProcess.create(own, { common, logger, database, connections, wake, lifecycle: new Lifecycle(logger) });
+  const service = serviceProcess.create(own, {
+    common,
+    logger,
+    database,
+    connections,
+    wake,
+    lifecycle: new Lifecycle(logger),
+  });
   connections.add('upload', service.endpoints, service.byteEndpoints);
   wake.start();
   await service.start();
@@ -116,7 +131,10 @@ export function uploadOf(answer: { upload?: Upload | undefined }): Upload {
 }
 
 export function bodyOf(...pieces: string[]): Readable {
-  return Readable.from(pieces.map((piece) => Buffer.from(piece)), { objectMode: false });
+  return Readable.from(
+    pieces.map((piece) => Buffer.from(piece)),
+    { objectMode: false },
+  );
 }
 
 /** Waits until `check` gives something other than undefined or false. */

@@ -10,13 +10,20 @@ let system: TestUploads;
 let service: TestProcess;
 beforeAll(async () => {
   system = await startTestUploads();
-  service = await system.start({ STOWAGE_UPLOADS_PER_USER: '5', STOWAGE_APPENDS_PER_USER: '2', STOWAGE_MAX_UPLOAD_BYTES: '1000' });
+  service = await system.start({
+    STOWAGE_UPLOADS_PER_USER: '5',
+    STOWAGE_APPENDS_PER_USER: '2',
+    STOWAGE_MAX_UPLOAD_BYTES: '1000',
+  });
 });
 afterAll(() => system.close());
 beforeEach(() => system.neighbours.reset());
 
 async function create(user: string, length: bigint | null = 10n): Promise<string> {
-  const answer = await service.uploads.createUpload({ ...(length === null ? {} : { length }), target: { filename: 'a.txt' } }, as(user));
+  const answer = await service.uploads.createUpload(
+    { ...(length === null ? {} : { length }), target: { filename: 'a.txt' } },
+    as(user),
+  );
   return uploadOf(answer).id;
 }
 
@@ -30,8 +37,15 @@ async function expire(id: string): Promise<void> {
 
 describe('creating an upload', () => {
   test('gives all that was said, and opens its content', async () => {
-    const target = { filename: 'e\u0301.png', mediaType: 'image/PNG; x=1', fileClass: 'photo', sha256: Buffer.alloc(32, 7) };
-    const made = uploadOf(await service.uploads.createUpload({ length: 10n, metadata: 'filename YQ==', target }, as(newId())));
+    const target = {
+      filename: 'e\u0301.png',
+      mediaType: 'image/PNG; x=1',
+      fileClass: 'photo',
+      sha256: Buffer.alloc(32, 7),
+    };
+    const made = uploadOf(
+      await service.uploads.createUpload({ length: 10n, metadata: 'filename YQ==', target }, as(newId())),
+    );
     expect(made).toMatchObject({ state: UploadState.OPEN, offset: 0n, length: 10n, metadata: 'filename YQ==' });
     expect(made.fileId).toBeUndefined();
     expect(made.target).toMatchObject({ filename: 'é.png', mediaType: 'image/PNG; x=1', fileClass: 'photo' });
@@ -61,21 +75,29 @@ describe('creating an upload', () => {
   });
 
   test('many at once do not pass the limit of a user together', async () => {
-    const user = newId();
-    const outcomes = await Promise.allSettled(Array.from({ length: 12 }, () => create(user)));
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
-    const refusal = await refusalOf(create(user));
-    expect(refusal).toMatchObject({ code: 'rate_limited', members: { retry_after: 60 } });
+    // The first round opens the connections: only then do they truly come at once.
+    for (let round = 0; round < 6; round += 1) {
+      const user = newId();
+      const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => create(user)));
+      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
+      expect(await refusalOf(create(user))).toMatchObject({ code: 'rate_limited', members: { retry_after: 60 } });
+    }
     expect(await create(newId())).toBeTruthy();
   });
 
-  test.each(['before', 'after'] as const)('that fails %s its content was opened leaves nothing for good', async (when) => {
-    const user = newId();
-    system.neighbours.fault = { step: 'openStaged', when };
-    expect((await refusalOf(create(user))).code).toBe('unavailable');
-    const rows = await system.sql<{ state: string; backend_id: null }>('select state, backend_id from upload.uploads where user_id = $1', [user]);
-    expect(rows).toEqual([{ state: 'ended', backend_id: null }]);
-  });
+  test.each(['before', 'after'] as const)(
+    'that fails %s its content was opened leaves nothing for good',
+    async (when) => {
+      const user = newId();
+      system.neighbours.fault = { step: 'openStaged', when };
+      expect((await refusalOf(create(user))).code).toBe('unavailable');
+      const rows = await system.sql<{ state: string; backend_id: null }>(
+        'select state, backend_id from upload.uploads where user_id = $1',
+        [user],
+      );
+      expect(rows).toEqual([{ state: 'ended', backend_id: null }]);
+    },
+  );
 });
 
 describe('whose upload it is', () => {
@@ -98,7 +120,9 @@ describe('whose upload it is', () => {
 
   test('without a user nothing is answered', async () => {
     const id = await create(newId());
-    expect((await refusalOf(service.uploads.getUpload({ id }, as(newId(), { actor: null })))).code).toBe('unauthenticated');
+    expect((await refusalOf(service.uploads.getUpload({ id }, as(newId(), { actor: null })))).code).toBe(
+      'unauthenticated',
+    );
   });
 });
 
@@ -106,17 +130,29 @@ describe('appending', () => {
   test('moves the offset to the end, and says when it is complete', async () => {
     const user = newId();
     const id = await create(user);
-    expect(await service.append({ id, offset: 0n, bodyLength: 4n }, bodyOf('ab', 'cd'), as(user))).toMatchObject({ offset: 4n, complete: false });
+    expect(await service.append({ id, offset: 0n, bodyLength: 4n }, bodyOf('ab', 'cd'), as(user))).toMatchObject({
+      offset: 4n,
+      complete: false,
+    });
     expect(await offsetOf(id, user)).toBe(4n);
-    expect(await service.append({ id, offset: 4n }, bodyOf('efghij'), as(user))).toMatchObject({ offset: 10n, complete: true });
-    expect(await service.append({ id, offset: 10n, bodyLength: 0n }, bodyOf(), as(user))).toMatchObject({ offset: 10n, complete: true });
+    expect(await service.append({ id, offset: 4n }, bodyOf('efghij'), as(user))).toMatchObject({
+      offset: 10n,
+      complete: true,
+    });
+    expect(await service.append({ id, offset: 10n, bodyLength: 0n }, bodyOf(), as(user))).toMatchObject({
+      offset: 10n,
+      complete: true,
+    });
     expect(await system.sql('select from upload.leases where upload_id = $1', [id])).toHaveLength(0);
   });
 
   test('another offset is refused with the right one', async () => {
     const user = newId();
     const id = await create(user);
-    expect(await refusalOf(service.append({ id, offset: 3n }, bodyOf('x'), as(user)))).toMatchObject({ code: 'offset_conflict', members: { offset: 0 } });
+    expect(await refusalOf(service.append({ id, offset: 3n }, bodyOf('x'), as(user)))).toMatchObject({
+      code: 'offset_conflict',
+      members: { offset: 0 },
+    });
     expect(await offsetOf(id, user)).toBe(0n);
   });
 
@@ -124,7 +160,9 @@ describe('appending', () => {
     const user = newId();
     const id = await create(user);
     const body = bodyOf('x'.repeat(11));
-    expect((await refusalOf(service.append({ id, offset: 0n, bodyLength: 11n }, body, as(user)))).code).toBe('payload_too_large');
+    expect((await refusalOf(service.append({ id, offset: 0n, bodyLength: 11n }, body, as(user)))).code).toBe(
+      'payload_too_large',
+    );
     expect(body.readableDidRead).toBe(false);
     expect(body.destroyed).toBe(false);
   });
@@ -158,6 +196,12 @@ describe('appending', () => {
         return { id, done: service.append({ id, offset: 0n }, body, as(user)) };
       }),
     );
+    await until(async () => {
+      const held = await system.sql('select from upload.leases where upload_id = any($1)', [
+        running.map(({ id }) => id),
+      ]);
+      return held.length === 2;
+    });
     const third = await create(user);
     const refusal = await refusalOf(service.append({ id: third, offset: 0n }, bodyOf('x'), as(user)));
     expect(refusal).toMatchObject({ code: 'rate_limited', members: { retry_after: 1 } });
@@ -182,32 +226,53 @@ describe('a deferred length', () => {
   test('is declared once; the same again is fine and another one refused', async () => {
     const user = newId();
     const id = await create(user, null);
-    expect(await service.append({ id, offset: 0n }, bodyOf('abc'), as(user))).toMatchObject({ offset: 3n, complete: false });
+    expect(await service.append({ id, offset: 0n }, bodyOf('abc'), as(user))).toMatchObject({
+      offset: 3n,
+      complete: false,
+    });
     expect(uploadOf(await service.uploads.getUpload({ id }, as(user))).length).toBeUndefined();
     expect(await refusalOf(service.uploads.finalizeUpload({ id }, as(user)))).toMatchObject({
       code: 'upload_incomplete',
       members: { offset: 3, length: null },
     });
-    expect(await service.append({ id, offset: 3n, length: 5n }, bodyOf('d'), as(user))).toMatchObject({ offset: 4n, complete: false });
-    expect((await refusalOf(service.append({ id, offset: 4n, length: 6n }, bodyOf('e'), as(user)))).code).toBe('validation_failed');
-    expect(await service.append({ id, offset: 4n, length: 5n }, bodyOf('e'), as(user))).toMatchObject({ offset: 5n, complete: true });
+    expect(await service.append({ id, offset: 3n, length: 5n }, bodyOf('d'), as(user))).toMatchObject({
+      offset: 4n,
+      complete: false,
+    });
+    expect((await refusalOf(service.append({ id, offset: 4n, length: 6n }, bodyOf('e'), as(user)))).code).toBe(
+      'validation_failed',
+    );
+    expect(await service.append({ id, offset: 4n, length: 5n }, bodyOf('e'), as(user))).toMatchObject({
+      offset: 5n,
+      complete: true,
+    });
   });
 
   test('may not lie before what is there or beyond the limit, and a refused request declares nothing', async () => {
     const user = newId();
     const id = await create(user, null);
     await service.append({ id, offset: 0n }, bodyOf('abcd'), as(user));
-    expect((await refusalOf(service.append({ id, offset: 0n, length: 2n }, bodyOf(''), as(user)))).code).toBe('offset_conflict');
-    expect((await refusalOf(service.append({ id, offset: 4n, length: 2n }, bodyOf(''), as(user)))).code).toBe('validation_failed');
-    expect((await refusalOf(service.append({ id, offset: 4n, length: 1001n }, bodyOf('x'), as(user)))).code).toBe('payload_too_large');
+    expect((await refusalOf(service.append({ id, offset: 0n, length: 2n }, bodyOf(''), as(user)))).code).toBe(
+      'offset_conflict',
+    );
+    expect((await refusalOf(service.append({ id, offset: 4n, length: 2n }, bodyOf(''), as(user)))).code).toBe(
+      'validation_failed',
+    );
+    expect((await refusalOf(service.append({ id, offset: 4n, length: 1001n }, bodyOf('x'), as(user)))).code).toBe(
+      'payload_too_large',
+    );
     expect(uploadOf(await service.uploads.getUpload({ id }, as(user))).length).toBeUndefined();
   });
 
   test('without one the content may not pass the limit', async () => {
     const user = newId();
     const id = await create(user, null);
-    expect((await refusalOf(service.append({ id, offset: 0n, bodyLength: 1001n }, bodyOf('x'), as(user)))).code).toBe('payload_too_large');
-    expect((await refusalOf(service.append({ id, offset: 0n }, bodyOf('x'.repeat(1001)), as(user)))).code).toBe('payload_too_large');
+    expect((await refusalOf(service.append({ id, offset: 0n, bodyLength: 1001n }, bodyOf('x'), as(user)))).code).toBe(
+      'payload_too_large',
+    );
+    expect((await refusalOf(service.append({ id, offset: 0n }, bodyOf('x'.repeat(1001)), as(user)))).code).toBe(
+      'payload_too_large',
+    );
   });
 });
 
@@ -220,7 +285,9 @@ describe('ending an upload', () => {
     expect((await refusalOf(service.uploads.getUpload({ id }, as(user)))).code).toBe('gone');
     expect((await refusalOf(service.uploads.terminateUpload({ id }, as(user)))).code).toBe('gone');
     expect((await refusalOf(service.append({ id, offset: 0n }, bodyOf('x'), as(user)))).code).toBe('gone');
-    const rows = await system.sql('select backend_id from upload.uploads where id = $1 and discarded_at is not null', [id]);
+    const rows = await system.sql('select backend_id from upload.uploads where id = $1 and discarded_at is not null', [
+      id,
+    ]);
     expect(rows).toEqual([{ backend_id: null }]);
   });
 

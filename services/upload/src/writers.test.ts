@@ -27,7 +27,10 @@ async function reached(id: string, offset: bigint): Promise<void> {
 }
 
 /** Begins an append that does not end by itself. */
-async function hold(writer: TestProcess, id: string): Promise<{ body: PassThrough; refusal: Promise<{ code: string }> }> {
+async function hold(
+  writer: TestProcess,
+  id: string,
+): Promise<{ body: PassThrough; refusal: Promise<{ code: string }> }> {
   const body = new PassThrough();
   const refusal = refusalOf(writer.append({ id, offset: 0n }, body, as(user)));
   body.write('abc');
@@ -72,13 +75,17 @@ describe('two writers', () => {
   test('of many at once every byte lands once, at one offset', async () => {
     const id = await create();
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 8 }, (_, index) => (index % 2 ? one : other).append({ id, offset: 0n }, bodyOf(`${index}${index}`), as(user))),
+      Array.from({ length: 8 }, (_, index) =>
+        (index % 2 ? one : other).append({ id, offset: 0n }, bodyOf(`${index}${index}`), as(user)),
+      ),
     );
     const won = outcomes.filter(({ status }) => status === 'fulfilled');
     expect(won.length).toBeLessThanOrEqual(1);
     const content = system.neighbours.staged.get(id)?.bytes.toString() ?? '';
     expect(content).toMatch(/^((\d)\2)?$/);
-    expect(await system.sql('select from upload.leases where upload_id = $1 and expires_at > now()', [id])).toHaveLength(0);
+    expect(
+      await system.sql('select from upload.leases where upload_id = $1 and expires_at > now()', [id]),
+    ).toHaveLength(0);
   });
 
   test('the lease of a dead process is waited for, then taken over with a higher fence', async () => {
@@ -87,7 +94,10 @@ describe('two writers', () => {
       `insert into upload.leases (upload_id, fence, expires_at) values ($1, nextval('upload.fences'), now() + interval '2 seconds')`,
       [id],
     );
-    expect(await refusalOf(one.append({ id, offset: 0n }, bodyOf('x'), as(user)))).toMatchObject({ code: 'locked', members: { retry_after: 1 } });
+    expect(await refusalOf(one.append({ id, offset: 0n }, bodyOf('x'), as(user)))).toMatchObject({
+      code: 'locked',
+      members: { retry_after: 1 },
+    });
     const appended = await until(async () => {
       const outcome = await one.append({ id, offset: 0n }, bodyOf('x'), as(user)).catch(() => null);
       return outcome ?? undefined;
@@ -105,9 +115,15 @@ describe('two writers', () => {
   test('a writer outlives the time of its lease, for it is renewed', async () => {
     const id = await create();
     const { body, refusal } = await hold(one, id);
-    const [first] = await system.sql<{ expires_at: Date }>('select expires_at from upload.leases where upload_id = $1', [id]);
+    const [first] = await system.sql<{ expires_at: Date }>(
+      'select expires_at from upload.leases where upload_id = $1',
+      [id],
+    );
     await until(async () => {
-      const rows = await system.sql('select from upload.leases where upload_id = $1 and expires_at > $2::timestamptz + interval \'1500 ms\'', [id, first?.expires_at]);
+      const rows = await system.sql(
+        "select from upload.leases where upload_id = $1 and expires_at > $2::timestamptz + interval '1500 ms'",
+        [id, first?.expires_at],
+      );
       return rows.length === 1;
     });
     body.destroy();

@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { AppError, errorTable, toAppError } from '../errors.ts';
 import { contextFromHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
-import { publicError } from '../rpc/wire-error.ts';
+import { publicError } from '../rpc/public-error.ts';
 import type { Logger } from '../runtime/logger.ts';
 import type { ByteEndpoint } from './operations.ts';
 
@@ -14,6 +14,8 @@ import type { ByteEndpoint } from './operations.ts';
 export const requestHeader = 'stowage-request';
 
 const socketBufferBytes = 1024 * 1024;
+/** How long the rest of a refused body may take. */
+const refusedBodyMs = 5_000;
 
 /** The byte port: streams of content between services over plain HTTP. */
 export class ByteServer {
@@ -85,13 +87,14 @@ export class ByteServer {
       response.destroy();
       return;
     }
-    // The rest of the body is read and dropped, so that the caller gets to read the answer before the socket closes.
-    response.writeHead(errorTable[error.code].http === 460 ? 422 : errorTable[error.code].http, {
-      'content-type': 'application/json',
-      connection: 'close',
-    });
+    // Without "Connection: close": Node would cut the socket while the caller still sends, who then sees a broken
+    // connection instead of this answer. What is left of the body is read and dropped, for a while.
+    const { http } = errorTable[error.code];
+    response.writeHead(http === 460 ? 422 : http, { 'content-type': 'application/json' });
     response.end(JSON.stringify({ code: error.code, detail: error.detail, members: error.members }));
     request.on('error', () => undefined);
-    request.resume();
+    if (request.complete) return;
+    const late = setTimeout(() => request.destroy(), refusedBodyMs).unref();
+    request.once('close', () => clearTimeout(late)).resume();
   }
 }

@@ -39,7 +39,9 @@ function isForeign(request: FastifyRequest): boolean {
 }
 
 function bearerToken(request: FastifyRequest): string {
-  const match = /^bearer ([^\s,]+)$/i.exec(request.headers.authorization ?? '');
+  // Node keeps the first of several; a proxy before us may have judged by another.
+  const given = request.raw.headersDistinct['authorization'] ?? [];
+  const match = /^bearer ([^\s,]+)$/i.exec(given.length === 1 ? (given[0] ?? '') : '');
   if (!match?.[1]) {
     throw new AppError('unauthenticated', 'Send the access token as "Authorization: Bearer <token>".');
   }

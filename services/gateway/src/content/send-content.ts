@@ -42,12 +42,22 @@ export async function sendContent(
   if (verdict === 'failed') throw new AppError('precondition_failed', 'The content is not the one you have.');
   if (verdict === 'not_modified') return reply.code(304).headers(headers).removeHeader('content-type').send();
   const range = rangeOf(request, source.size, etag, modified);
-  void reply.headers(headers);
-  if (range) void reply.header('content-range', `bytes ${range.start}-${range.end - 1}/${source.size}`);
   const { start, end } = range ?? { start: 0, end: source.size };
-  void reply.code(range ? 206 : 200).header('content-length', end - start);
-  if (request.method === 'HEAD') return reply.send();
-  return sendBytes({ ...dependencies, logger: dependencies.logger }, reply, source, { start, end }, context);
+  const head: Head = {
+    status: range ? 206 : 200,
+    headers: {
+      ...headers,
+      'content-length': String(end - start),
+      ...(range ? { 'content-range': `bytes ${start}-${end - 1}/${source.size}` } : {}),
+    },
+  };
+  if (request.method === 'HEAD') return reply.code(head.status).headers(head.headers).send();
+  return sendBytes({ ...dependencies, logger: dependencies.logger }, reply, head, source, { start, end }, context);
+}
+
+interface Head {
+  status: number;
+  headers: Record<string, string>;
 }
 
 /** The blob of a file and its readable replicas. */
@@ -66,16 +76,18 @@ function rangeOf(request: FastifyRequest, size: number, etag: string, modified: 
 async function sendBytes(
   dependencies: AppDependencies,
   reply: FastifyReply,
+  head: Head,
   source: BlobSource,
   range: ByteRange,
   context: CallContext,
 ): Promise<FastifyReply> {
   const pieces = readVerified(dependencies, source, range, context);
   const first = range.end > range.start ? await pieces.next() : { done: true as const, value: undefined };
-  const head = reply.getHeaders();
+  // Only now: a problem in place of the content must not bear the headers of the content.
+  const headers = Object.entries(reply.headers(head.headers).getHeaders()).filter((entry) => entry[1] !== undefined);
   reply.hijack();
   const response = reply.raw;
-  response.writeHead(reply.statusCode, Object.fromEntries(Object.entries(head).filter((entry) => entry[1] !== undefined)));
+  response.writeHead(head.status, Object.fromEntries(headers));
   try {
     for (let piece = first; !piece.done; piece = await pieces.next()) await write(response, piece.value, context.signal);
     response.end();

@@ -19,6 +19,8 @@ declare module 'fastify' {
     requestHeaders?: Readonly<Record<string, string>>;
     /** A write that is allowed while the service is read-only. */
     allowedReadOnly?: boolean;
+    /** Takes as long as the client asked for: no limit on silence once its body is there. */
+    waits?: boolean;
   }
 }
 

@@ -6,7 +6,7 @@ export function ifMatchOf(request: FastifyRequest): { versions: bigint[] } | und
   if (header === undefined || header.trim() === '*') return undefined;
   const versions = header
     .split(',')
-    .map((tag) => /^\s*"(\d{1,18})"\s*$/.exec(tag)?.[1])
+    .map((tag) => /^\s*"(0|[1-9]\d{0,17})"\s*$/.exec(tag)?.[1])
     .filter((version) => version !== undefined)
     .map(BigInt);
   return { versions };

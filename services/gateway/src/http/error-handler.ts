@@ -19,6 +19,11 @@ function asAppError(error: unknown): AppError {
   return isFastifyError(error) ? fromFastify(error) : toAppError(toDatabaseError(error));
 }
 
+/** Whether a body was refused unread for its length. */
+export function isTooLarge(error: unknown): boolean {
+  return isFastifyError(error) && error.code === 'FST_ERR_CTP_BODY_TOO_LARGE';
+}
+
 function isFastifyError(error: unknown): error is FastifyError {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code.startsWith('FST_');
 }

@@ -1,6 +1,7 @@
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { STATUS_CODES } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { GatewaySettings } from '../settings.ts';
@@ -19,18 +20,35 @@ function isTus(url: string): boolean {
 }
 
 /** Headers of every answer; content routes set their own beside them. */
-export function addCommonHeaders(app: FastifyInstance): void {
+export function addCommonHeaders(app: FastifyInstance, publicUrl: string | null): void {
+  const overTls = publicUrl?.startsWith('https://') ?? false;
   app.addHook('onRequest', async (request, reply) => {
-    void reply.headers({
-      'x-request-id': request.id,
-      'cache-control': 'private, no-store',
-      'x-content-type-options': 'nosniff',
-      'x-frame-options': 'DENY',
-      'referrer-policy': 'no-referrer',
-      'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-    });
-    if (isTus(request.url)) void reply.header('tus-resumable', '1.0.0');
+    setCommonHeaders(request, reply);
+    if (overTls) void reply.header('strict-transport-security', 'max-age=31536000');
   });
+}
+
+/** Refuses a request without Host, or with two: another server could take another one of them (RFC 9112 §3.2). */
+export function addHostGuard(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const hosts = request.raw.headersDistinct['host']?.length ?? 0;
+    if (hosts === 1 || (hosts === 0 && request.raw.httpVersion === '1.0')) return;
+    void reply.header('connection', 'close');
+    throw new AppError('validation_failed', 'A request has exactly one Host header.');
+  });
+}
+
+/** The same for an answer to a request that no hook saw, because its address can't be read. */
+export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  void reply.headers({
+    'x-request-id': request.id,
+    'cache-control': 'private, no-store',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    'referrer-policy': 'no-referrer',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  });
+  if (isTus(request.url)) void reply.header('tus-resumable', '1.0.0');
 }
 
 /** Tells handlers when the client is gone. */
@@ -74,11 +92,15 @@ export function addTimeouts(app: FastifyInstance, settings: Pick<GatewaySettings
   const timers = new WeakMap<FastifyRequest, NodeJS.Timeout>();
   const clear = async (request: FastifyRequest): Promise<void> => clearTimeout(timers.get(request));
   app.addHook('onRequest', async (request, reply) => {
-    request.raw.socket.setTimeout(settings.idleTimeoutMs, () => request.raw.socket.destroy());
+    // Node destroys a socket that nobody else's listener takes care of.
+    request.raw.socket.setTimeout(settings.idleTimeoutMs);
     if (isTus(request.url)) return;
     timers.set(request, setTimeout(() => endLate(request, reply), settings.jsonTimeoutMs));
   });
   app.addHook('preValidation', clear);
+  app.addHook('preHandler', async (request) => {
+    if (request.routeOptions.config.waits) request.raw.socket.setTimeout(0);
+  });
   app.addHook('onResponse', clear);
   app.addHook('onRequestAbort', clear);
 }
@@ -106,8 +128,10 @@ function answerRaw(socket: Socket, error: AppError, requestId: string): void {
   const problem = problemOf(error, requestId);
   const body = JSON.stringify(problem);
   const head = [
-    `HTTP/1.1 ${problem.status} ${problem.status === 431 ? 'Request Header Fields Too Large' : 'Bad Request'}`,
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status] ?? ''}`,
     'Content-Type: application/problem+json',
+    'Cache-Control: private, no-store',
+    'X-Content-Type-Options: nosniff',
     `Content-Length: ${Buffer.byteLength(body)}`,
     `X-Request-Id: ${requestId}`,
     'Connection: close',

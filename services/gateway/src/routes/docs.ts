@@ -20,6 +20,16 @@ function headersOf(config: NonNullable<RouteOptions['config']>, method: string):
   return Object.keys(properties).length === 0 ? {} : { headers: { type: 'object', properties } };
 }
 
+/** The plugin's own policy lets in other hosts and asks for TLS, which a plain start does not have. */
+const staticCSP = {
+  'default-src': "'self'",
+  'base-uri': "'self'",
+  'frame-ancestors': "'none'",
+  'img-src': "'self' data:",
+  'object-src': "'none'",
+  'style-src': "'self' 'unsafe-inline'",
+};
+
 /** Collects the routes' schemas; has to come before the routes. */
 export async function addOpenApi(app: App, publicUrl: string | null): Promise<void> {
   await app.register(swagger, {
@@ -41,7 +51,7 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       route.config = { ...route.config, access: 'public' };
       route.schema = { ...route.schema, hide: true };
     });
-    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP: true, uiConfig: { docExpansion: 'list', layout: 'BaseLayout' } });
+    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP, uiConfig: { docExpansion: 'list', layout: 'BaseLayout' } });
   });
 }
 

@@ -75,7 +75,7 @@ export function jobRoutes(app: App, { jobs }: AppDependencies): void {
   app.route({
     method: 'POST',
     url: '/api/jobs/run-pending',
-    config: { access: 'admin', idempotent: true },
+    config: { access: 'admin', idempotent: true, waits: true },
     schema: {
       tags,
       summary: 'Start what is due now, and wait for it where asked to',

@@ -17,7 +17,8 @@ export async function drain(request: IncomingMessage): Promise<boolean> {
     bytes += piece.length;
     if (bytes > limits.bytes) resolve();
   };
-  request.on('data', count).once('end', resolve).once('close', resolve).once('error', () => resolve());
+  // Whoever read before may have paused it, which a listener alone does not undo.
+  request.on('data', count).once('end', resolve).once('close', resolve).once('error', () => resolve()).resume();
   await promise;
   clearTimeout(timer);
   request.off('data', count).pause();

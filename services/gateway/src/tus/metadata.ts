@@ -16,7 +16,8 @@ export interface UploadTarget {
 const header = 'upload-metadata';
 const maxBytes = 8 * 1024;
 const maxPairs = 16;
-const utf8 = new TextDecoder('utf-8', { fatal: true });
+/** A byte order mark is part of a value: nothing is trimmed silently. */
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Parses and checks the Upload-Metadata header. Keys that mean nothing to us are kept by the service and ignored here. */
 export function parseMetadata(headers: IncomingHttpHeaders): UploadTarget {

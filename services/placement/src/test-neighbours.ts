@@ -1,0 +1,74 @@
+import { unavailable } from '@stowage/common/errors';
+import { newId } from '@stowage/common/ids';
+import { endpoint } from '@stowage/common/rpc/contract';
+import type { Endpoint } from '@stowage/common/rpc/contract';
+import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import { BlobService, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import type { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+
+export const [localId, farId] = [newId(), newId()];
+
+/** What the services around did, and what they shall do. */
+export const around = {
+  registryUp: false,
+  sick: new Set<string>(),
+  replicas: [] as { backendId: string; key: string }[],
+  deleted: [] as string[],
+  forgotten: [] as string[],
+  verdict: VerifyResult.GOOD as VerifyResult,
+  settled: [] as ReplicaState[],
+};
+
+async function unused(): Promise<never> {
+  throw new Error('placement is not expected to call this');
+}
+
+export function fakeBackends(): Endpoint {
+  return endpoint(BackendService, {
+    getBackend: unused,
+    listBackends: async ({ cursor }) => {
+      if (!around.registryUp) throw unavailable('backend-registry is not there yet.');
+      if (cursor === '') return { items: [{ id: farId, isDefault: false }], nextCursor: 'more' };
+      return { items: [{ id: localId, isDefault: true }] };
+    },
+  });
+}
+
+export function fakeBlobs(): Endpoint {
+  return endpoint(BlobService, {
+    openStaged: unused,
+    statStaged: unused,
+    discardStaged: unused,
+    sealBlob: unused,
+    deleteBlob: async ({ backendId, key }) => {
+      if (around.sick.has(backendId)) throw unavailable('The backend is away.');
+      around.deleted.push(`${backendId}/${key}`);
+      return {};
+    },
+    verifyBlob: async () => ({ result: around.verdict }),
+  });
+}
+
+export function fakeContent(): Endpoint {
+  return endpoint(ContentService, {
+    getContent: unused,
+    getChunkChecksums: unused,
+    reportReplica: unused,
+    checkDestination: unused,
+    commitFile: unused,
+    abandonBlob: unused,
+    getBackendUsage: unused,
+    claimBlobRemoval: async () => ({
+      replicas: around.replicas.filter(({ backendId }) => !around.forgotten.includes(backendId)),
+    }),
+    forgetReplica: async ({ backendId }) => {
+      around.forgotten.push(backendId);
+      return {};
+    },
+    settleReplica: async ({ state }) => {
+      around.settled.push(state);
+      return {};
+    },
+  });
+}
