@@ -43,11 +43,11 @@ export function sendOdd(url: string, options: OddRequest): Promise<Answer> {
   return promise;
 }
 
-function headersOf(url: string, { headers = [], body }: OddRequest): [string, string][] {
+function headersOf(url: string, { headers = [], body = '' }: OddRequest): [string, string][] {
   const all = [...headers];
   const has = (name: string): boolean => all.some(([key]) => key.toLowerCase() === name);
   if (!has('host')) all.unshift(['Host', new URL(url).host]);
-  if (body !== undefined && !has('content-length')) all.push(['Content-Length', String(Buffer.byteLength(body))]);
+  if (!has('content-length')) all.push(['Content-Length', String(Buffer.byteLength(body))]);
   return all;
 }
 

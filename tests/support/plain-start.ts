@@ -56,7 +56,8 @@ export function startPlainly(mode: Mode, environment: Record<string, string>, ac
     exited,
     signal: (name) => void child.kill(name),
     killGroup: async () => {
-      if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGKILL');
+      if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
+        process.kill(-child.pid, 'SIGKILL');
       await exited;
     },
   };

@@ -47,7 +47,10 @@ export class MemoryWatch {
   }
 
   async #read(): Promise<Map<string, number>> {
-    const entries = [...this.#pids].map(async ([name, pid]): Promise<[string, number]> => [name, await residentBytes(pid)]);
+    const entries = [...this.#pids].map(async ([name, pid]): Promise<[string, number]> => [
+      name,
+      await residentBytes(pid),
+    ]);
     return new Map(await Promise.all(entries));
   }
 }

@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { expectStatus, logIn, sha256, until } from '../support/client.ts';
+import type { Client } from '../support/client.ts';
+import { startSystem, uniqueName } from '../support/system.ts';
+import type { Mode, System } from '../support/system.ts';
+import { append, completeUpload, contentOf, finalize, makeUpload, offsetOf, openAppend } from '../support/uploads.ts';
+import { blobHashes, childrenOf, stagedIn } from './crash-check.ts';
+
+const megabyte = 1024 * 1024;
+
+describe.each<Mode>(['standalone', 'services'])('kill -9 at a chosen moment, %s', (mode) => {
+  let system: System;
+  let client: Client;
+
+  beforeAll(async () => {
+    system = await startSystem(mode);
+    client = await logIn(system.url);
+  });
+
+  afterAll(() => system?.close());
+
+  async function crash(): Promise<void> {
+    await system.kill();
+    await system.restart();
+  }
+
+  test('K06 of a body with a checksum that was not whole at the crash nothing counts', async () => {
+    const bytes = randomBytes(5 * megabyte);
+    const upload = await makeUpload(client, { length: bytes.length, metadata: { filename: uniqueName() } });
+    expectStatus(await append(client, upload.path, 0, bytes.subarray(0, 100)), 204);
+    const rest = bytes.subarray(100);
+    const checksum: readonly [string, string] = [
+      'upload-checksum',
+      `sha256 ${createHash('sha256').update(rest).digest('base64')}`,
+    ];
+    const connection = await openAppend(client, upload.path, { offset: 100, length: rest.length, headers: [checksum] });
+    await connection.send(rest.subarray(0, 4 * megabyte));
+    await until(async () => (await offsetOf(client, upload.path)) === 100);
+    await crash();
+    connection.cut();
+    expect(await offsetOf(client, upload.path)).toBe(100);
+    expectStatus(await append(client, upload.path, 100, rest, { 'upload-checksum': checksum[1] }), 204);
+    expect(expectStatus(await finalize(client, upload), 201).json['sha256']).toBe(sha256(bytes));
+  });
+
+  test('an offset that HEAD told while a body was arriving holds after the crash', async () => {
+    const bytes = randomBytes(6 * megabyte);
+    const upload = await makeUpload(client, { length: bytes.length, metadata: { filename: uniqueName() } });
+    const connection = await openAppend(client, upload.path, { offset: 0, length: bytes.length });
+    await connection.send(bytes.subarray(0, 4 * megabyte + 5000));
+    const told = await until(async () => (await offsetOf(client, upload.path)) || null);
+    await crash();
+    connection.cut();
+    const kept = await offsetOf(client, upload.path);
+    expect(kept).toBeGreaterThanOrEqual(told);
+    expect(kept).toBeLessThanOrEqual(4 * megabyte + 5000);
+    // The writer that died does not block the next one for longer than its lease.
+    await until(async () => (await append(client, upload.path, kept, bytes.subarray(kept))).status === 204);
+    expect(expectStatus(await finalize(client, upload), 201).json['sha256']).toBe(sha256(bytes));
+  });
+});
+
+const hasStrace = process.getuid?.() === 0 && spawnSync('strace', ['-V']).status === 0;
+
+/** Steps of a finalize as the system sees them: the process is killed as it makes the n-th such call. */
+const steps = [
+  { call: 'rename', times: [1] },
+  { call: 'fdatasync', times: [1, 2] },
+  { call: 'fsync', times: [1, 2, 3] },
+  { call: 'write', times: [1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28] },
+].flatMap(({ call, times }) => times.map((time) => ({ call, time })));
+
+(hasStrace ? describe : describe.skip)('F05 kill -9 at each step of a finalize', () => {
+  let system: System;
+  let client: Client;
+  let directory: string;
+  const finished: string[] = [];
+
+  beforeAll(async () => {
+    system = await startSystem('standalone', { STOWAGE_JOB_INTERVAL: '1s', STOWAGE_JOB_LEASE: '2s' });
+    client = await logIn(system.url);
+    directory = String((await client.makeDirectory('steps'))['id']);
+  });
+
+  afterAll(() => system?.close());
+
+  /** Kills the process when it makes a call for the n-th time. */
+  async function killAt(call: string, time: number): Promise<{ detach(): Promise<void> }> {
+    const pid = await system.pidOf('gateway');
+    const inject = `inject=${call}:signal=SIGKILL:when=${time}`;
+    const tracer = spawn('strace', ['-f', '-p', String(pid), '-e', `trace=${call}`, '-e', inject, '-o', '/dev/null'], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let said = '';
+    tracer.stderr.on('data', (piece: Buffer) => (said += piece.toString()));
+    const exited = once(tracer, 'exit');
+    await until(async () => said.includes('attached'));
+    return {
+      detach: async () => {
+        tracer.kill('SIGINT');
+        await exited;
+      },
+    };
+  }
+
+  test.each(steps)('$call $time: old or new, never between; the same file comes out', async ({ call, time }) => {
+    const bytes = randomBytes(100_000);
+    const name = `${call}-${time}`;
+    const upload = await completeUpload(client, bytes, {
+      filename: name,
+      directory_id: directory,
+      on_conflict: 'rename',
+    });
+    const tracer = await killAt(call, time);
+    const first = await finalize(client, upload).catch(() => null);
+    await tracer.detach();
+    if (system.launcher.exitCode !== null || system.launcher.signalCode !== null) await system.restart();
+    else expect(first?.status).toBe(201);
+    const again = await until(async () => {
+      const answer = await finalize(client, upload);
+      return answer.status === 503 || answer.status === 423 ? null : answer;
+    });
+    expect([200, 201]).toContain(again.status);
+    if (first) expect(again.json['id']).toBe(first.json['id']);
+    expect(again.json).toMatchObject({ name, sha256: sha256(bytes) });
+    expect(sha256(await contentOf(client, again.json['id']))).toBe(sha256(bytes));
+    finished.push(sha256(bytes));
+    expect(await childrenOf(client, directory)).toHaveLength(finished.length);
+  });
+
+  test('nothing but the content of the files is left on the disk', async () => {
+    expect(await stagedIn(system.dataDir)).toEqual([]);
+    expect(await blobHashes(system.dataDir)).toEqual(finished.sort());
+  });
+});
