@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import pg from 'pg';
-import type { Client, expectStatus, logIn, logInAs } from '@stowage/tests/support/client';
-import type { Answer } from '@stowage/tests/support/client';
+import { expectStatus, logIn, logInAs } from '@stowage/tests/support/client';
+import type { Answer, Client } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { expectProblem, expectRetryAfter } from '@stowage/tests/support/problems';
 import { postFrom } from '@stowage/tests/support/odd-http';

@@ -248,7 +248,8 @@ describe('a crash', () => {
     await refusalOf(finalize(id));
     await system.sql(`update upload.uploads ${change} where id = $1`, [id]);
     const { file, created } = await finalize(id, {}, as(user), other);
-    expect(created).toBe(false);
+    // No client was told of it before.
+    expect(created).toBe(true);
     expect(file?.name).toBe('a.txt');
     expect(system.neighbours.files.size).toBe(1);
   });

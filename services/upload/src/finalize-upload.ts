@@ -48,12 +48,13 @@ export async function finalizeUpload(
   if (!(await beginFinalizing(parts, upload.id))) return overtaken(parts, upload.id, context);
   const sealed = await sealUpload(parts, upload, target.sha256, startedAt, context);
   if (!sealed) return { created: false };
-  const committed = await commitFile(parts, upload, target, sealed, context);
+  const file = await commitFile(parts, upload, target, sealed, context);
+  // Whoever ends the upload has made the file: of many at once, and after a lost answer of catalog's, that is one.
   return inTransaction(parts.db, (trx) =>
-    idempotent(trx, context, FinalizeUploadResponseSchema, async () => {
-      await markFinalized(trx, upload.id, parts.settings.expiryMs);
-      return committed;
-    }),
+    idempotent(trx, context, FinalizeUploadResponseSchema, async () => ({
+      file,
+      created: await markFinalized(trx, upload.id, parts.settings.expiryMs),
+    })),
   );
 }
 
@@ -126,9 +127,9 @@ async function commitFile(
   target: FinalTarget,
   sealed: SealedUpload,
   context: CallContext,
-): Promise<{ file: NonNullable<Answer['file']>; created: boolean }> {
+): Promise<NonNullable<Answer['file']>> {
   const mediaType = await detectMediaType(sealed.head, target.mediaType, target.filename);
-  const { file, created } = await content.commitFile(
+  const { file } = await content.commitFile(
     {
       fileId: upload.file_id,
       directoryId: target.directoryId,
@@ -143,13 +144,14 @@ async function commitFile(
     { timeoutMs: commitTimeoutMs },
   );
   if (!file) throw new Error('catalog answered CommitFile without a file');
-  return { file, created };
+  return file;
 }
 
-/** The file's own rows keep the rest from now on. */
-async function markFinalized<T>(trx: Transaction<T>, id: string, keepMs: number): Promise<void> {
-  await sql`
+/** The file's own rows keep the rest from now on. False where another request was first. */
+async function markFinalized<T>(trx: Transaction<T>, id: string, keepMs: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
     update upload.uploads set state = 'finalized', expires_at = now() + ${keepMs} * interval '1 ms', backend_id = null,
       sealed_chunk_crc32c = null, sealed_head = null
     where id = ${id} and state = 'finalizing'`.execute(trx);
+  return numAffectedRows === 1n;
 }

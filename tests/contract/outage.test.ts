@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Client, expectStatus, logIn, until, uploadIdOf, uploadMetadata } from '@stowage/tests/support/client';
+import type { Answer, Json } from '@stowage/tests/support/client';
+import { mode } from '@stowage/tests/support/contract';
+import { expectProblem, expectRetryAfter } from '@stowage/tests/support/problems';
+import { startSystem, uniqueName } from '@stowage/tests/support/system';
+import type { System } from '@stowage/tests/support/system';
+
+/** What the contract calls "never hangs": every deadline of ours is below it. */
+const limitMs = 15_000;
+const behindTheGateway = ['catalog', 'upload', 'backend-registry', 'placement', 'export'];
+let system: System;
+let root: Client;
+let file: Json;
+
+beforeAll(async () => {
+  system = await startSystem(mode());
+  root = await logIn(system.url);
+  file = await root.putFile('kept.txt', 'kept');
+});
+
+afterAll(() => system.close());
+
+type Call = () => Promise<Answer>;
+
+const create: Call = () => root.tus('POST', '/files', { 'upload-length': '3', 'upload-metadata': uploadMetadata({ filename: uniqueName() }) });
+
+/** What can not be done without a service. Some routes need several. */
+const needs: Record<string, Record<string, Call>> = {
+  catalog: {
+    'listing a directory': () => root.get('/api/directories/root/children'),
+    'reading a file': () => root.get(`/api/files/${file['id']}`),
+    'making a directory': () => root.post('/api/directories', { name: uniqueName() }),
+    'deleting a file': () => root.delete(`/api/files/${file['id']}`),
+    'downloading a file': () => root.get(`/api/files/${file['id']}/download`),
+    'looking at a file': () => root.get(`/api/files/${file['id']}/preview`),
+    'listing the recycle bin': () => root.get('/api/files/recycle-bin'),
+  },
+  upload: {
+    'beginning an upload': create,
+    'asking for an upload': () => root.get('/api/uploads/0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d'),
+  },
+  'backend-registry': { 'listing backends': () => root.get('/api/backends'), 'beginning an upload': create },
+  placement: { 'listing jobs': () => root.get('/api/jobs'), 'running jobs': () => root.post('/api/jobs/run-pending') },
+  export: {},
+};
+
+/** What goes on without any service but the gateway. */
+const needsNobody: Record<string, Call> = {
+  'who am I': () => root.get('/api/auth/me'),
+  'listing users': () => root.get('/api/users'),
+  health: () => new Client(system.url).get('/api/system/health'),
+  'the description': () => new Client(system.url).get('/api/openapi.json'),
+  'logging in': () => new Client(system.url).post('/api/auth/login', { username: 'admin', password: 'correct horse battery staple' }),
+};
+
+async function expectRefused(what: string, call: Call): Promise<void> {
+  const start = performance.now();
+  const answer = await call();
+  const took = performance.now() - start;
+  expect({ what, status: answer.status, inTime: took < limitMs }).toEqual({ what, status: 503, inTime: true });
+  expectProblem(answer, 503, 'unavailable');
+  expectRetryAfter(answer);
+}
+
+async function checks(): Promise<Json> {
+  const { status, headers, json } = await new Client(system.url).get('/api/system/ready');
+  const states = (json['checks'] as Json[]).map((check) => [check['name'], check['status']]);
+  return { status, overall: json['status'], retry: headers.get('retry-after') !== null, states: Object.fromEntries(states) };
+}
+
+async function becomesWhole(): Promise<void> {
+  await until(async () => (await checks())['status'] === 200);
+  expectStatus(await root.get('/api/directories/root/children'), 200);
+  expectStatus(await root.get('/api/jobs'), 200);
+  expect((await root.get(`/api/files/${file['id']}/download`)).bytes.toString()).toBe('kept');
+  expectStatus(await root.putFile(uniqueName(), 'new').then(({ id }) => root.get(`/api/files/${id}`)), 200);
+}
+
+if (mode() === 'standalone') {
+  test('in one process there is no other that could be down: the launcher is every service', async () => {
+    const pids = await Promise.all(['gateway', ...behindTheGateway].map((name) => system.pidOf(name)));
+    expect(new Set(pids)).toEqual(new Set([system.launcher.pid]));
+    expect(await checks()).toMatchObject({ status: 200, overall: 'ready' });
+  });
+} else {
+  describe('A service that answers no more', () => {
+    test.each(['catalog', 'upload'])('%s: what needs it is 503 with Retry-After in time, the rest goes on, and it heals', async (name) => {
+      const pid = await system.pidOf(name);
+      process.kill(pid, 'SIGSTOP');
+      try {
+        const refused = Object.entries(needs[name] ?? {}).map(([what, call]) => expectRefused(what, call));
+        for (const [what, call] of Object.entries(needsNobody)) {
+          const start = performance.now();
+          expect({ what, status: (await call()).status }).toEqual({ what, status: 200 });
+          expect(performance.now() - start).toBeLessThan(3_000);
+        }
+        const seen = await checks();
+        expect(seen).toMatchObject({ status: 503, overall: 'unavailable', retry: true, states: { [name]: 'unavailable', database: 'ready', gateway: 'ready' } });
+        await Promise.all(refused);
+      } finally {
+        process.kill(pid, 'SIGCONT');
+      }
+      await becomesWhole();
+      expect(await system.pidOf(name)).toBe(pid);
+    });
+
+    test('content: a download that has begun is not answered for ever', async () => {
+      const pid = await system.pidOf('backend-registry');
+      process.kill(pid, 'SIGSTOP');
+      try {
+        await Promise.all([
+          expectRefused('downloading a file', () => root.get(`/api/files/${file['id']}/download`)),
+          expectRefused('listing backends', () => root.get('/api/backends')),
+        ]);
+        expectStatus(await root.get(`/api/files/${file['id']}`), 200);
+      } finally {
+        process.kill(pid, 'SIGCONT');
+      }
+      await becomesWhole();
+    });
+  });
+
+  describe('A service that dies', () => {
+    test.each(behindTheGateway)('%s is started again, and until then what needs it is 503', async (name) => {
+      const pid = await system.pidOf(name);
+      process.kill(pid, 'SIGKILL');
+      await Promise.all(Object.entries(needs[name] ?? {}).map(([what, call]) => expectRefused(what, call)));
+      expectStatus(await root.get('/api/auth/me'), 200);
+      await becomesWhole();
+      expect(await system.pidOf(name)).not.toBe(pid);
+    });
+
+    test('the gateway is started again, and tokens hold', async () => {
+      const pid = await system.pidOf('gateway');
+      process.kill(pid, 'SIGKILL');
+      await until(() => root.get('/api/auth/me').then(({ status }) => status === 200, () => false));
+      await becomesWhole();
+    });
+
+    test('an upload goes on after the service that took its first bytes died', async () => {
+      const headers = { 'upload-length': '6', 'upload-metadata': uploadMetadata({ filename: uniqueName() }) };
+      const id = uploadIdOf(expectStatus(await root.tus('POST', '/files', headers, Buffer.from('abc')), 201));
+      process.kill(await system.pidOf('upload'), 'SIGKILL');
+      await until(async () => (await root.tus('HEAD', `/files/${id}`)).headers.get('upload-offset') === '3');
+      expectStatus(await root.tus('PATCH', `/files/${id}`, { 'upload-offset': '3' }, Buffer.from('def')), 204);
+      const made = expectStatus(await root.post(`/api/uploads/${id}/finalize`), 201).json;
+      expect((await root.get(`/api/files/${made['id']}/download`)).bytes.toString()).toBe('abcdef');
+    });
+  });
+}
