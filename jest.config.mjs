@@ -18,8 +18,23 @@ export default {
       globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
       testMatch: ['<rootDir>/{services,launcher}/**/*.test.ts', '<rootDir>/tests/{support,unit}/**/*.test.ts'],
     },
-    { ...contract, displayName: 'standalone', globalSetup: '<rootDir>/tests/support/setup-standalone.ts', globals: { stowageMode: 'standalone' } },
-    { ...contract, displayName: 'services', globalSetup: '<rootDir>/tests/support/setup-services.ts', globals: { stowageMode: 'services' } },
-    { ...common, displayName: 'recovery', globalSetup: '<rootDir>/tests/support/setup-postgres.ts', testMatch: ['<rootDir>/tests/recovery/**/*.test.ts'] },
+    {
+      ...contract,
+      displayName: 'standalone',
+      globalSetup: '<rootDir>/tests/support/setup-standalone.ts',
+      globals: { stowageMode: 'standalone' },
+    },
+    {
+      ...contract,
+      displayName: 'services',
+      globalSetup: '<rootDir>/tests/support/setup-services.ts',
+      globals: { stowageMode: 'services' },
+    },
+    {
+      ...common,
+      displayName: 'recovery',
+      globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
+      testMatch: ['<rootDir>/tests/recovery/**/*.test.ts'],
+    },
   ],
 };

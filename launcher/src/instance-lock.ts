@@ -28,7 +28,9 @@ export class InstanceLock {
     const deadline = Date.now() + patienceMs;
     while (!(await this.#try())) {
       if (Date.now() > deadline) {
-        throw new StartupError(`Another Stowage is running with the data folder ${dataDir}: stop it first, or set STOWAGE_DATA_DIR to another folder.`);
+        throw new StartupError(
+          `Another Stowage is running with the data folder ${dataDir}: stop it first, or set STOWAGE_DATA_DIR to another folder.`,
+        );
       }
       await new Promise((resolve) => setTimeout(resolve, pollMs));
     }
@@ -40,8 +42,14 @@ export class InstanceLock {
   }
 
   async #try(): Promise<boolean> {
-    const client = new pg.Client({ connectionString: this.#url, connectionTimeoutMillis: 5_000, application_name: 'stowage-lock' });
-    client.on('error', (error) => this.#logger.warn({ err: error }, 'The connection that holds the instance lock broke.'));
+    const client = new pg.Client({
+      connectionString: this.#url,
+      connectionTimeoutMillis: 5_000,
+      application_name: 'stowage-lock',
+    });
+    client.on('error', (error) =>
+      this.#logger.warn({ err: error }, 'The connection that holds the instance lock broke.'),
+    );
     await client.connect();
     const { rows } = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lockKey]);
     if (rows[0]?.held !== true) {

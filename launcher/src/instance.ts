@@ -19,9 +19,14 @@ export const launchSettings = {
     postgresUrl,
     { absent: null, secret: true },
   ),
-  managementPort: setting<number | null>('STOWAGE_MANAGEMENT_PORT', 'The port of probes and metrics.', integer(0, 65_535), {
-    absent: null,
-  }),
+  managementPort: setting<number | null>(
+    'STOWAGE_MANAGEMENT_PORT',
+    'The port of probes and metrics.',
+    integer(0, 65_535),
+    {
+      absent: null,
+    },
+  ),
 };
 
 /**
@@ -34,7 +39,8 @@ export async function openInstance(
   logger: Logger,
 ): Promise<string> {
   const dataDir = makeDataDirectory(settings.dataDir);
-  const { url, stop } = settings.databaseUrl === null ? await embedded(dataDir, logger) : external(settings.databaseUrl);
+  const { url, stop } =
+    settings.databaseUrl === null ? await embedded(dataDir, logger) : external(settings.databaseUrl);
   const lock = new InstanceLock(url, logger);
   await lock.acquire(dataDir);
   // Only now is the embedded server ours to stop: before, it may have been another process's.

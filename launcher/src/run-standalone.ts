@@ -82,7 +82,12 @@ class Host {
   async run<S extends Settings>(service: ServiceProcess<S>, settings: Values<S>): Promise<void> {
     const { common, lifecycle } = this.#shared;
     const logger = this.#logger.child({ service: service.name });
-    const database = openDatabase({ url: this.#databaseUrl, service: service.name, connections: common.databaseConnections, logger });
+    const database = openDatabase({
+      url: this.#databaseUrl,
+      service: service.name,
+      connections: common.databaseConnections,
+      logger,
+    });
     lifecycle.onStop(`database of ${service.name}`, () => database.close());
     const built = service.create(settings, { ...this.#shared, database, connections: this.#connections, logger });
     this.#connections.add(service.name, [...built.endpoints, systemEndpoint(lifecycle)], built.byteEndpoints);

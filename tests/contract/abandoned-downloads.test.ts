@@ -47,7 +47,11 @@ describe('clients that go away in the middle of a download', () => {
     socket.on('error', () => undefined);
     await once(socket, 'connect');
     socket.pause();
-    const lines = [`GET /api/files/${file['id']}/${view} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${client.token ?? ''}`];
+    const lines = [
+      `GET /api/files/${file['id']}/${view} HTTP/1.1`,
+      'Host: x',
+      `Authorization: Bearer ${client.token ?? ''}`,
+    ];
     socket.write(`${[...lines, ...(range ? [`Range: ${range}`] : [])].join('\r\n')}\r\n\r\n`);
     return socket;
   }
@@ -61,18 +65,24 @@ describe('clients that go away in the middle of a download', () => {
   async function expectNothingHangs(before: number[]): Promise<void> {
     await until(async () => (await openFiles()).every((count, n) => count <= (before[n] ?? 0) + slack));
     expect(sha256(await contentOf(client, file['id']))).toBe(sha256(bytes));
-    expect(await client.get(`/api/files/${file['id']}`)).toMatchObject({ status: 200, json: { placement: { state: 'satisfied' } } });
+    expect(await client.get(`/api/files/${file['id']}`)).toMatchObject({
+      status: 200,
+      json: { placement: { state: 'satisfied' } },
+    });
     expect(expectStatus(await client.get('/api/jobs?kind=verify_blob'), 200).json['items']).toEqual([]);
   }
 
   test('after their first bytes leave nothing open', async () => {
     const before = await openFiles();
-    await inBatches(Array.from({ length: rounds }, (_, n) => n), async (n) => {
-      const socket = await begin(n % 2 === 0 ? 'download' : 'stream', n % 3 === 0 ? `bytes=${n}-` : undefined);
-      await firstBytes(socket);
-      if (n % 2 === 0) socket.resetAndDestroy();
-      else socket.destroy();
-    });
+    await inBatches(
+      Array.from({ length: rounds }, (_, n) => n),
+      async (n) => {
+        const socket = await begin(n % 2 === 0 ? 'download' : 'stream', n % 3 === 0 ? `bytes=${n}-` : undefined);
+        await firstBytes(socket);
+        if (n % 2 === 0) socket.resetAndDestroy();
+        else socket.destroy();
+      },
+    );
     await expectNothingHangs(before);
   });
 
@@ -99,14 +109,17 @@ describe('clients that go away in the middle of a download', () => {
     const large = await client.putFile('large.jpg', await picture.jpeg().toBuffer());
     const before = await openFiles();
     const { hostname, port } = new URL(system.url);
-    await inBatches(Array.from({ length: 20 }, (_, n) => n), async (n) => {
-      const socket = connect({ host: hostname, port: Number(port) });
-      socket.on('error', () => undefined);
-      await once(socket, 'connect');
-      const head = `GET /api/files/${large['id']}/preview?size=${64 + n} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${client.token ?? ''}\r\n\r\n`;
-      await new Promise((resolve) => socket.write(head, resolve));
-      socket.destroy();
-    });
+    await inBatches(
+      Array.from({ length: 20 }, (_, n) => n),
+      async (n) => {
+        const socket = connect({ host: hostname, port: Number(port) });
+        socket.on('error', () => undefined);
+        await once(socket, 'connect');
+        const head = `GET /api/files/${large['id']}/preview?size=${64 + n} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${client.token ?? ''}\r\n\r\n`;
+        await new Promise((resolve) => socket.write(head, resolve));
+        socket.destroy();
+      },
+    );
     expectStatus(await client.get(`/api/files/${large['id']}/preview`), 200);
     await expectNothingHangs(before);
   });

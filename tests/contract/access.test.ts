@@ -54,12 +54,17 @@ describe('Without a token', () => {
     }
   });
 
-  test.each(['/api', '/api/nothing', '/api/users/x/y', '/files/a/b/c', '/api/backends/../users', '/files?x=1', '/api//users'])(
-    'even the unknown address %s is 401: nobody learns what there is',
-    async (path) => {
-      expectProblem(await anonymous.get(path), 401, 'unauthenticated');
-    },
-  );
+  test.each([
+    '/api',
+    '/api/nothing',
+    '/api/users/x/y',
+    '/files/a/b/c',
+    '/api/backends/../users',
+    '/files?x=1',
+    '/api//users',
+  ])('even the unknown address %s is 401: nobody learns what there is', async (path) => {
+    expectProblem(await anonymous.get(path), 401, 'unauthenticated');
+  });
 
   test('health, readiness, the description and OPTIONS answer', async () => {
     for (const path of ['/api/system/health', '/api/system/ready', '/api/openapi.json', '/api/docs']) {
@@ -72,13 +77,22 @@ describe('Without a token', () => {
 });
 
 describe('Roles', () => {
-  const cases = roles.flatMap((role) => closed.map(([route, access]) => ({ role, route, may: roles.indexOf(role) >= roles.findIndex((r) => r === access) })));
+  const cases = roles.flatMap((role) =>
+    closed.map(([route, access]) => ({
+      role,
+      route,
+      may: roles.indexOf(role) >= roles.findIndex((r) => r === access),
+    })),
+  );
 
-  test.each(cases.filter(({ may }) => !may))('a $role may not $route: 403 even before the request is looked at', async ({ role, route }) => {
-    const answer = await tryRoute(clientOf(role), route);
-    expect(answer.status).toBe(403);
-    if (!route.startsWith('HEAD ')) expectProblem(answer, 403, 'forbidden');
-  });
+  test.each(cases.filter(({ may }) => !may))(
+    'a $role may not $route: 403 even before the request is looked at',
+    async ({ role, route }) => {
+      const answer = await tryRoute(clientOf(role), route);
+      expect(answer.status).toBe(403);
+      if (!route.startsWith('HEAD ')) expectProblem(answer, 403, 'forbidden');
+    },
+  );
 
   test.each(cases.filter(({ may }) => may))('a $role may $route', async ({ role, route }) => {
     const { status } = await tryRoute(clientOf(role), route);
@@ -89,14 +103,27 @@ describe('Roles', () => {
 
   test('403 comes before 400 and before 404 for ids that can not be', async () => {
     const viewer = clientOf('viewer');
-    expectProblem(await viewer.call('POST', '/api/directories', { raw: '{broken', headers: { 'content-type': 'application/json' } }), 403, 'forbidden');
+    expectProblem(
+      await viewer.call('POST', '/api/directories', {
+        raw: '{broken',
+        headers: { 'content-type': 'application/json' },
+      }),
+      403,
+      'forbidden',
+    );
     expectProblem(await viewer.post('/api/directories/no-id/rename', { name: '' }), 403, 'forbidden');
     expectProblem(await viewer.post('/api/users', { nonsense: 1 }), 403, 'forbidden');
-    expectProblem(await viewer.call('POST', '/api/directories', { raw: 'x', headers: { 'content-type': 'text/plain' } }), 403, 'forbidden');
+    expectProblem(
+      await viewer.call('POST', '/api/directories', { raw: 'x', headers: { 'content-type': 'text/plain' } }),
+      403,
+      'forbidden',
+    );
   });
 
   test('a role in a header of the client means nothing', async () => {
-    const forged = Buffer.from(JSON.stringify({ userId: unknownId, username: 'root', role: 'admin' })).toString('base64url');
+    const forged = Buffer.from(JSON.stringify({ userId: unknownId, username: 'root', role: 'admin' })).toString(
+      'base64url',
+    );
     const headers = { 'stowage-actor': forged, 'x-user-id': unknownId, 'x-forwarded-user': 'admin', 'x-role': 'admin' };
     expectProblem(await clientOf('viewer').get('/api/users', headers), 403, 'forbidden');
     expectProblem(await anonymous.get('/api/users', headers), 401, 'unauthenticated');
@@ -116,12 +143,22 @@ describe('Rights that change', () => {
     const username = uniqueName('editor');
     const editor = await logInAs(root, 'editor', username);
     const me = (await editor.get('/api/auth/me')).json['user'];
-    const made = expectStatus(await editor.tus('POST', '/files', { 'upload-length': '6', 'upload-metadata': uploadMetadata({ filename: 'a' }) }), 201);
+    const made = expectStatus(
+      await editor.tus('POST', '/files', {
+        'upload-length': '6',
+        'upload-metadata': uploadMetadata({ filename: 'a' }),
+      }),
+      201,
+    );
     const path = `/files/${uploadIdOf(made)}`;
     expectStatus(await editor.tus('PATCH', path, { 'upload-offset': '0' }, Buffer.from('abc')), 204);
 
     expectStatus(await root.call('PATCH', `/api/users/${me.id}`, { body: { role: 'viewer' } }), 200);
-    expectProblem(await editor.tus('PATCH', path, { 'upload-offset': '3' }, Buffer.from('def')), 401, 'unauthenticated');
+    expectProblem(
+      await editor.tus('PATCH', path, { 'upload-offset': '3' }, Buffer.from('def')),
+      401,
+      'unauthenticated',
+    );
     const again = await logIn(baseUrl(), username, `password of ${username}`);
     expectProblem(await again.tus('PATCH', path, { 'upload-offset': '3' }, Buffer.from('def')), 403, 'forbidden');
     expectProblem(await again.post(`/api/uploads/${uploadIdOf(made)}/finalize`), 403, 'forbidden');
@@ -138,7 +175,10 @@ describe('What belongs to another user', () => {
     const owner = clientOf('editor');
     const stranger = await logInAs(root, 'editor', uniqueName('stranger'));
     const metadata = uploadMetadata({ filename: 'mine' });
-    const made = expectStatus(await owner.tus('POST', '/files', { 'upload-length': '3', 'upload-metadata': metadata }, Buffer.from('abc')), 201);
+    const made = expectStatus(
+      await owner.tus('POST', '/files', { 'upload-length': '3', 'upload-metadata': metadata }, Buffer.from('abc')),
+      201,
+    );
     const foreign = uploadIdOf(made);
 
     const calls: ((id: string) => Promise<Answer>)[] = [

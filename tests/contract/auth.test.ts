@@ -24,13 +24,22 @@ function tokenOf(client: Client): string {
 describe('Logging in', () => {
   test('gives an opaque token, its life and the user', async () => {
     const before = Date.now();
-    const answer = expectStatus(await anonymous.post('/api/auth/login', { username: 'admin', password: adminPassword }), 200);
+    const answer = expectStatus(
+      await anonymous.post('/api/auth/login', { username: 'admin', password: adminPassword }),
+      200,
+    );
     expect(answer.json).toEqual({
       access_token: expect.stringMatching(tokenPattern),
       token_type: 'Bearer',
       expires_in: expect.any(Number),
       expires_at: expect.stringMatching(timePattern),
-      user: { id: expect.stringMatching(idPattern), username: 'admin', role: 'admin', disabled: false, created_at: expect.stringMatching(timePattern) },
+      user: {
+        id: expect.stringMatching(idPattern),
+        username: 'admin',
+        role: 'admin',
+        disabled: false,
+        created_at: expect.stringMatching(timePattern),
+      },
     });
     expect(Date.parse(answer.json['expires_at'])).toBeGreaterThanOrEqual(before + 12 * hourMs - 1_000);
     expect(Date.parse(answer.json['expires_at'])).toBeLessThan(Date.now() + 12 * hourMs + 1_000);
@@ -61,8 +70,17 @@ describe('Who am I', () => {
     const viewer = await logInAs(root, 'viewer', username);
     const { json } = expectStatus(await viewer.get('/api/auth/me'), 200);
     expect(json).toEqual({
-      user: { id: expect.stringMatching(idPattern), username, role: 'viewer', created_at: expect.stringMatching(timePattern) },
-      session: { id: expect.stringMatching(idPattern), created_at: expect.stringMatching(timePattern), expires_at: expect.stringMatching(timePattern) },
+      user: {
+        id: expect.stringMatching(idPattern),
+        username,
+        role: 'viewer',
+        created_at: expect.stringMatching(timePattern),
+      },
+      session: {
+        id: expect.stringMatching(idPattern),
+        created_at: expect.stringMatching(timePattern),
+        expires_at: expect.stringMatching(timePattern),
+      },
     });
     const left = Date.parse(json['session'].expires_at) - Date.now();
     expect(left).toBeGreaterThan(11.9 * hourMs);
@@ -91,28 +109,86 @@ describe('Ways to send a token', () => {
   });
 
   test.each([
-    ['a query parameter', (token: string) => ({ path: `${me}?access_token=${token}&token=${token}&authorization=Bearer%20${token}` })],
-    ['a cookie', (token: string) => ({ path: me, headers: [['Cookie', `access_token=${token}; token=${token}; session=${token}`]] })],
-    ['Basic, as a password', (token: string) => ({ path: me, headers: [['Authorization', `Basic ${btoa(`admin:${token}`)}`]] })],
-    ['Basic, with the admin’s password', () => ({ path: me, headers: [['Authorization', `Basic ${btoa(`admin:${adminPassword}`)}`]] })],
+    [
+      'a query parameter',
+      (token: string) => ({ path: `${me}?access_token=${token}&token=${token}&authorization=Bearer%20${token}` }),
+    ],
+    [
+      'a cookie',
+      (token: string) => ({
+        path: me,
+        headers: [['Cookie', `access_token=${token}; token=${token}; session=${token}`]],
+      }),
+    ],
+    [
+      'Basic, as a password',
+      (token: string) => ({ path: me, headers: [['Authorization', `Basic ${btoa(`admin:${token}`)}`]] }),
+    ],
+    [
+      'Basic, with the admin’s password',
+      () => ({ path: me, headers: [['Authorization', `Basic ${btoa(`admin:${adminPassword}`)}`]] }),
+    ],
     ['no scheme', (token: string) => ({ path: me, headers: [['Authorization', token]] })],
     ['another scheme', (token: string) => ({ path: me, headers: [['Authorization', `Token ${token}`]] })],
-    ['two headers', (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token}`], ['Authorization', `Bearer ${token}`]] })],
-    ['two headers, the first wrong', (token: string) => ({ path: me, headers: [['Authorization', 'Bearer x'], ['Authorization', `Bearer ${token}`]] })],
-    ['two tokens in one header', (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token}, Bearer ${token}`]] })],
-    ['a token with something after it', (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token} x`]] })],
-    ['a token with a character more', (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token}A`]] })],
-    ['a token without its prefix', (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token.slice(4)}`]] })],
+    [
+      'two headers',
+      (token: string) => ({
+        path: me,
+        headers: [
+          ['Authorization', `Bearer ${token}`],
+          ['Authorization', `Bearer ${token}`],
+        ],
+      }),
+    ],
+    [
+      'two headers, the first wrong',
+      (token: string) => ({
+        path: me,
+        headers: [
+          ['Authorization', 'Bearer x'],
+          ['Authorization', `Bearer ${token}`],
+        ],
+      }),
+    ],
+    [
+      'two tokens in one header',
+      (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token}, Bearer ${token}`]] }),
+    ],
+    [
+      'a token with something after it',
+      (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token} x`]] }),
+    ],
+    [
+      'a token with a character more',
+      (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token}A`]] }),
+    ],
+    [
+      'a token without its prefix',
+      (token: string) => ({ path: me, headers: [['Authorization', `Bearer ${token.slice(4)}`]] }),
+    ],
     ['quotes around it', (token: string) => ({ path: me, headers: [['Authorization', `Bearer "${token}"`]] })],
-    ['another header', (token: string) => ({ path: me, headers: [['X-Access-Token', token], ['Proxy-Authorization', `Bearer ${token}`], ['X-Authorization', `Bearer ${token}`]] })],
+    [
+      'another header',
+      (token: string) => ({
+        path: me,
+        headers: [
+          ['X-Access-Token', token],
+          ['Proxy-Authorization', `Bearer ${token}`],
+          ['X-Authorization', `Bearer ${token}`],
+        ],
+      }),
+    ],
     ['nothing after the scheme', () => ({ path: me, headers: [['Authorization', 'Bearer ']] })],
     ['a token made of SQL', () => ({ path: me, headers: [['Authorization', "Bearer stw_'or'1'='1"]] })],
     ['the hash of a token', () => ({ path: me, headers: [['Authorization', `Bearer stw_${'A'.repeat(43)}`]] })],
-  ] as [string, (token: string) => { path: string; headers?: [string, string][] }][])('%s is no way', async (_what, make) => {
-    const answer = await sendOdd(baseUrl(), make(tokenOf(root)));
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
-    expectProblem(answer, 401, 'unauthenticated');
-  });
+  ] as [string, (token: string) => { path: string; headers?: [string, string][] }][])(
+    '%s is no way',
+    async (_what, make) => {
+      const answer = await sendOdd(baseUrl(), make(tokenOf(root)));
+      expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
+      expectProblem(answer, 401, 'unauthenticated');
+    },
+  );
 
   test('a token in the query beside one in the header does not count either', async () => {
     const viewer = await logInAs(root, 'viewer', uniqueName('viewer'));
@@ -121,7 +197,11 @@ describe('Ways to send a token', () => {
 
   test('/files takes the same token in the same way', async () => {
     const headers = { 'tus-resumable': '1.0.0', 'upload-length': '1' };
-    expectProblem(await anonymous.call('POST', `/files?access_token=${tokenOf(root)}`, { headers }), 401, 'unauthenticated');
+    expectProblem(
+      await anonymous.call('POST', `/files?access_token=${tokenOf(root)}`, { headers }),
+      401,
+      'unauthenticated',
+    );
     expectStatus(await root.call('POST', '/files', { headers }), 201);
   });
 

@@ -56,7 +56,10 @@ describe('The default local backend', () => {
     expect(after.bytes).toBeGreaterThanOrEqual(before.bytes + 12_345);
     const { placement } = expectStatus(await root.get(`/api/files/${file['id']}`), 200).json;
     const { id, name } = await defaultBackend();
-    expect(placement).toEqual({ state: 'satisfied', replicas: [{ backend_id: id, backend_name: name, state: 'available', verified_at: expect.any(String) }] });
+    expect(placement).toEqual({
+      state: 'satisfied',
+      replicas: [{ backend_id: id, backend_name: name, state: 'available', verified_at: expect.any(String) }],
+    });
   });
 });
 

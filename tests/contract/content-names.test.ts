@@ -38,7 +38,10 @@ test('the plain filename is ASCII that every client reads alike: no quote, backs
 
 test('the header is one line of ASCII on the wire (T21)', async () => {
   for (const name of ['"quoted" name.txt', 'back\\slash.txt', '中文檔案.txt', '\u{1f600}'.repeat(63)]) {
-    const file = at(files.filter((one) => one['name'] === name), 0);
+    const file = at(
+      files.filter((one) => one['name'] === name),
+      0,
+    );
     const head = `HEAD /api/files/${file['id']}/download HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${client.token ?? ''}\r\nConnection: close\r\n\r\n`;
     const { text } = await exchange(baseUrl(), head);
     expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n(?:[!-9;-~]+: [\x20-\x7e]*\r\n)+\r\n$/);

@@ -45,7 +45,9 @@ describe('content comes back byte for byte', () => {
   test('to many at one moment', async () => {
     const bytes = randomBytes(mebibyte + 77);
     const file = await put({ name: 'many', bytes });
-    const answers = await Promise.all(Array.from({ length: 12 }, (_, n) => get(file, n % 2 === 0 ? 'download' : 'stream')));
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, (_, n) => get(file, n % 2 === 0 ? 'download' : 'stream')),
+    );
     for (const answer of answers) expect(sha256(expectStatus(answer, 200).bytes)).toBe(sha256(bytes));
   });
 
@@ -82,13 +84,26 @@ describe('the headers of a type', () => {
     await expectView(plainSample, 'download', { inline: false, sandbox: true });
   });
 
-  test.each(activeSamples.map((sample) => [sample.mediaType, sample] as const))('%s is an attachment on both, sandboxed (T22)', async (_type, sample) => {
-    for (const view of views) await expectView(sample, view, { inline: false, sandbox: true });
-  });
+  test.each(activeSamples.map((sample) => [sample.mediaType, sample] as const))(
+    '%s is an attachment on both, sandboxed (T22)',
+    async (_type, sample) => {
+      for (const view of views) await expectView(sample, view, { inline: false, sandbox: true });
+    },
+  );
 });
 
 describe('what content is decides, not what the client says of it (T22, T23, T24)', () => {
-  const claims = ['image/png', 'image/jpeg', 'image/gif', 'application/pdf', 'audio/mpeg', 'video/mp4', 'image/png; charset=utf-8', 'IMAGE/PNG', 'image/x-icon'];
+  const claims = [
+    'image/png',
+    'image/jpeg',
+    'image/gif',
+    'application/pdf',
+    'audio/mpeg',
+    'video/mp4',
+    'image/png; charset=utf-8',
+    'IMAGE/PNG',
+    'image/x-icon',
+  ];
   const disguised: [string, string][] = [
     ['HTML', html],
     ['HTML behind white space', `${' \n\t'.repeat(600)}${html}`],
@@ -99,19 +114,27 @@ describe('what content is decides, not what the client says of it (T22, T23, T24
     ['XML with a style sheet', '<?xml version="1.0"?><?xml-stylesheet href="javascript:alert(1)"?><a/>'],
   ];
 
-  test.each(disguised)('%s under any claim and name is no picture, and nothing that runs is shown in place', async (_what, content) => {
-    for (const type of claims) {
-      for (const name of ['a.png', 'a.pdf', 'a.mp3', 'plain']) {
-        const file = await put({ name, bytes: Buffer.from(content) }, type);
-        const { headers } = expectStatus(await get(file, 'stream'), 200);
-        const served = headers.get('content-type') ?? '';
-        expect([type, name, served]).toEqual([type, name, expect.not.stringMatching(/^(?!image\/svg\+xml)(image|audio|video)\/|pdf/)]);
-        expect(headers.get('x-content-type-options')).toBe('nosniff');
-        expect(policyOf(headers)).toContain('sandbox');
-        if (!served.startsWith('text/plain;')) expect(parseDisposition(headers.get('content-disposition')).type).toBe('attachment');
+  test.each(disguised)(
+    '%s under any claim and name is no picture, and nothing that runs is shown in place',
+    async (_what, content) => {
+      for (const type of claims) {
+        for (const name of ['a.png', 'a.pdf', 'a.mp3', 'plain']) {
+          const file = await put({ name, bytes: Buffer.from(content) }, type);
+          const { headers } = expectStatus(await get(file, 'stream'), 200);
+          const served = headers.get('content-type') ?? '';
+          expect([type, name, served]).toEqual([
+            type,
+            name,
+            expect.not.stringMatching(/^(?!image\/svg\+xml)(image|audio|video)\/|pdf/),
+          ]);
+          expect(headers.get('x-content-type-options')).toBe('nosniff');
+          expect(policyOf(headers)).toContain('sandbox');
+          if (!served.startsWith('text/plain;'))
+            expect(parseDisposition(headers.get('content-disposition')).type).toBe('attachment');
+        }
       }
-    }
-  });
+    },
+  );
 
   test('a picture under the claim of HTML is a picture', async () => {
     const [png] = await mediaSamples();
@@ -125,15 +148,22 @@ describe('what content is decides, not what the client says of it (T22, T23, T24
     expect((await get(file, 'stream')).headers.get('content-type')).toBe('application/pdf');
   });
 
-  test.each(['text/html\r\nX-Evil: 1', 'text/html; charset=utf-7', '', 'nonsense', 'a/b/c', '*/*', 'text/plain;base64,', `text/${'x'.repeat(500)}`, '\u{1f600}/x'])(
-    'the claim %j never reaches a header',
-    async (type) => {
-      const file = await put({ name: 'a.bin', bytes: Buffer.from('00ff00ff', 'hex') }, type);
-      const { headers } = expectStatus(await get(file, 'stream'), 200);
-      expect(headers.get('content-type')).toBe('application/octet-stream');
-      expect(headers.has('x-evil')).toBe(false);
-    },
-  );
+  test.each([
+    'text/html\r\nX-Evil: 1',
+    'text/html; charset=utf-7',
+    '',
+    'nonsense',
+    'a/b/c',
+    '*/*',
+    'text/plain;base64,',
+    `text/${'x'.repeat(500)}`,
+    '\u{1f600}/x',
+  ])('the claim %j never reaches a header', async (type) => {
+    const file = await put({ name: 'a.bin', bytes: Buffer.from('00ff00ff', 'hex') }, type);
+    const { headers } = expectStatus(await get(file, 'stream'), 200);
+    expect(headers.get('content-type')).toBe('application/octet-stream');
+    expect(headers.has('x-evil')).toBe(false);
+  });
 
   test('a new name does not change the type', async () => {
     const file = await put({ name: 'a.txt', bytes: Buffer.from(html) }, 'text/plain');
@@ -148,7 +178,10 @@ describe('HEAD', () => {
     for (const size of [0, 1, mebibyte + 5]) {
       const file = await put({ name: 'head', bytes: randomBytes(size) });
       const path = `/api/files/${file['id']}/${view}`;
-      const [head, whole] = [expectStatus(await client.call('HEAD', path), 200), expectStatus(await client.get(path), 200)];
+      const [head, whole] = [
+        expectStatus(await client.call('HEAD', path), 200),
+        expectStatus(await client.get(path), 200),
+      ];
       expect(head.bytes).toHaveLength(0);
       expect(headersOf(head)).toEqual(headersOf(whole));
       expect(head.headers.get('content-length')).toBe(String(size));
@@ -182,14 +215,20 @@ describe('conditions', () => {
   const shifted = (seconds: number): string => new Date(Date.parse(modified) + seconds * 1000).toUTCString();
 
   test('the ETag is the content’s: the same for the same bytes, another for others, kept through rename and move', async () => {
-    const [same, other] = [await put({ name: 'same', bytes }), await put({ name: 'other', bytes: randomBytes(10_000) })];
+    const [same, other] = [
+      await put({ name: 'same', bytes }),
+      await put({ name: 'other', bytes: randomBytes(10_000) }),
+    ];
     for (const view of views) {
       expect((await get(file, view)).headers.get('etag')).toBe(tag);
       expect((await get(same, view)).headers.get('etag')).toBe(tag);
       expect((await get(other, view)).headers.get('etag')).not.toBe(tag);
     }
     const target = await client.makeDirectory(uniqueName(), home);
-    expectStatus(await client.post(`/api/files/${same['id']}/move`, { directory_id: target['id'], name: 'new.html' }), 200);
+    expectStatus(
+      await client.post(`/api/files/${same['id']}/move`, { directory_id: target['id'], name: 'new.html' }),
+      200,
+    );
     expect((await get(same, 'download')).headers.get('etag')).toBe(tag);
   });
 
@@ -198,7 +237,9 @@ describe('conditions', () => {
       const answer = expectStatus(await get(file, view, { 'if-none-match': value }), 304);
       expect(answer.bytes).toHaveLength(0);
       expect(answer.headers.get('etag')).toBe(tag);
-      const head = await client.call('HEAD', `/api/files/${file['id']}/${view}`, { headers: { 'if-none-match': value } });
+      const head = await client.call('HEAD', `/api/files/${file['id']}/${view}`, {
+        headers: { 'if-none-match': value },
+      });
       expect(head.status).toBe(304);
     }
   });
@@ -222,7 +263,8 @@ describe('conditions', () => {
   });
 
   test('If-Match that does not match is 412', async () => {
-    for (const value of [tag, '*', `"x", ${tag}`]) expectStatus(await get(file, 'download', { 'if-match': value }), 200);
+    for (const value of [tag, '*', `"x", ${tag}`])
+      expectStatus(await get(file, 'download', { 'if-match': value }), 200);
     for (const value of ['"x"', `W/${tag}`, '"x", "y"', `"${file['version']}"`]) {
       expectProblem(await get(file, 'download', { 'if-match': value }), 412, 'precondition_failed');
     }
@@ -230,7 +272,8 @@ describe('conditions', () => {
 
   test('If-Unmodified-Since before the last change is 412', async () => {
     expectProblem(await get(file, 'download', { 'if-unmodified-since': shifted(-1) }), 412, 'precondition_failed');
-    for (const value of [modified, shifted(60), 'nonsense']) expectStatus(await get(file, 'download', { 'if-unmodified-since': value }), 200);
+    for (const value of [modified, shifted(60), 'nonsense'])
+      expectStatus(await get(file, 'download', { 'if-unmodified-since': value }), 200);
     expectStatus(await get(file, 'download', { 'if-match': tag, 'if-unmodified-since': shifted(-60) }), 200);
   });
 

@@ -5,7 +5,15 @@ import { admin } from '@stowage/tests/support/contract';
 import { expectProblem } from '@stowage/tests/support/problems';
 import { unknownId } from '@stowage/tests/support/routes';
 import { uniqueName } from '@stowage/tests/support/system';
-import { at, childNames, expectDirectory, expectEtag, makeChain, readDirectory, readFile } from '@stowage/tests/support/tree';
+import {
+  at,
+  childNames,
+  expectDirectory,
+  expectEtag,
+  makeChain,
+  readDirectory,
+  readFile,
+} from '@stowage/tests/support/tree';
 
 let client: Client;
 let home: string;
@@ -48,7 +56,10 @@ describe('the root', () => {
     const inner = await client.makeDirectory(uniqueName('alias'), home);
     expect(expectStatus(await move(inner['id'], { parent_id: 'root' }), 200).json['parent_id']).toBe(rootId);
     expectStatus(await client.delete(`/api/directories/${inner['id']}`), 200);
-    const restored = expectStatus(await client.post(`/api/directories/${inner['id']}/restore`, { parent_id: 'root' }), 200);
+    const restored = expectStatus(
+      await client.post(`/api/directories/${inner['id']}/restore`, { parent_id: 'root' }),
+      200,
+    );
     expect(restored.json['parent_id']).toBe(rootId);
     const file = await client.putFile(uniqueName('alias'), 'x', { directory: 'root' });
     expect(file['directory_id']).toBe(rootId);
@@ -111,7 +122,10 @@ describe('making a directory', () => {
   test('under a name that is taken is 409 and names who has it', async () => {
     const name = uniqueName('taken');
     const first = await client.makeDirectory(name, home);
-    for (const body of [{ parent_id: home, name }, { parent_id: home, name, on_conflict: 'fail' }]) {
+    for (const body of [
+      { parent_id: home, name },
+      { parent_id: home, name, on_conflict: 'fail' },
+    ]) {
       const problem = expectProblem(await create(body), 409, 'name_conflict');
       expect(problem).toMatchObject({ conflicting_id: first['id'], conflicting_kind: 'directory', name });
     }
@@ -128,7 +142,11 @@ describe('making a directory', () => {
   });
 
   test.each(['replace', '', null, true, 'RENAME'])('refuses on_conflict %j', async (onConflict) => {
-    expectProblem(await create({ parent_id: home, name: uniqueName(), on_conflict: onConflict }), 400, 'validation_failed');
+    expectProblem(
+      await create({ parent_id: home, name: uniqueName(), on_conflict: onConflict }),
+      400,
+      'validation_failed',
+    );
   });
 
   test('is seen by the next listing and by the next read', async () => {
@@ -173,7 +191,10 @@ describe('renaming a directory', () => {
   });
 
   test('to a name that is taken is 409, or the next free name', async () => {
-    const [taken, made] = [await client.makeDirectory(uniqueName('taken'), home), await client.makeDirectory(uniqueName(), home)];
+    const [taken, made] = [
+      await client.makeDirectory(uniqueName('taken'), home),
+      await client.makeDirectory(uniqueName(), home),
+    ];
     expectProblem(await rename(made['id'], { name: taken['name'] }), 409, 'name_conflict');
     expect(await readDirectory(client, made['id'])).toEqual(made);
     const { json } = expectStatus(await rename(made['id'], { name: taken['name'], on_conflict: 'rename' }), 200);
@@ -216,7 +237,10 @@ describe('moving a directory', () => {
   });
 
   test('can give it another name on the way', async () => {
-    const [made, target] = [await client.makeDirectory(uniqueName(), home), await client.makeDirectory(uniqueName(), home)];
+    const [made, target] = [
+      await client.makeDirectory(uniqueName(), home),
+      await client.makeDirectory(uniqueName(), home),
+    ];
     const name = uniqueName('on-the-way');
     expect(expectStatus(await move(made['id'], { parent_id: target['id'], name }), 200).json).toMatchObject({
       name,
@@ -225,7 +249,10 @@ describe('moving a directory', () => {
   });
 
   test('onto a name that is taken is 409 and moves nothing, or takes the next free name', async () => {
-    const [made, target] = [await client.makeDirectory(uniqueName('clash'), home), await client.makeDirectory(uniqueName(), home)];
+    const [made, target] = [
+      await client.makeDirectory(uniqueName('clash'), home),
+      await client.makeDirectory(uniqueName(), home),
+    ];
     await client.makeDirectory(made['name'], target['id']);
     expectProblem(await move(made['id'], { parent_id: target['id'] }), 409, 'name_conflict');
     expect(await readDirectory(client, made['id'])).toEqual(made);
@@ -246,7 +273,11 @@ describe('moving a directory', () => {
     const top = at(chain, 0);
     for (const below of chain) {
       expectProblem(await move(top['id'], { parent_id: below['id'] }), 409, 'cycle');
-      expectProblem(await move(top['id'], { parent_id: below['id'], name: uniqueName(), on_conflict: 'rename' }), 409, 'cycle');
+      expectProblem(
+        await move(top['id'], { parent_id: below['id'], name: uniqueName(), on_conflict: 'rename' }),
+        409,
+        'cycle',
+      );
     }
     expect(await readDirectory(client, top['id'])).toEqual(top);
   });

@@ -22,10 +22,20 @@ function move(id: string, parentId: string): Promise<Answer> {
 describe('the tree stays a tree (T47)', () => {
   test('of two moves into each other at one moment one is a cycle', async () => {
     for (let round = 0; round < 12; round += 1) {
-      const [a, b] = [await client.makeDirectory(uniqueName('a'), home), await client.makeDirectory(uniqueName('b'), home)];
+      const [a, b] = [
+        await client.makeDirectory(uniqueName('a'), home),
+        await client.makeDirectory(uniqueName('b'), home),
+      ];
       const answers = await Promise.all([move(a['id'], b['id']), move(b['id'], a['id'])]);
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
-      expectProblem(at(answers.filter(({ status }) => status === 409), 0), 409, 'cycle');
+      expectProblem(
+        at(
+          answers.filter(({ status }) => status === 409),
+          0,
+        ),
+        409,
+        'cycle',
+      );
     }
   });
 
@@ -34,7 +44,8 @@ describe('the tree stays a tree (T47)', () => {
       const ring = await Promise.all(Array.from({ length: 5 }, () => client.makeDirectory(uniqueName('ring'), home)));
       const answers = await Promise.all(ring.map((one, n) => move(one['id'], at(ring, (n + 1) % ring.length)['id'])));
       expect(answers.filter(({ status }) => status === 409).length).toBeGreaterThanOrEqual(1);
-      for (const one of ring) expect((await readDirectory(client, one['id']))['path'].split('/').length).toBeLessThan(10);
+      for (const one of ring)
+        expect((await readDirectory(client, one['id']))['path'].split('/').length).toBeLessThan(10);
     }
   });
 
@@ -57,7 +68,10 @@ describe('the tree stays a tree (T47)', () => {
 
   test('what moves into a directory while that goes into the bin is there or in it, never lost', async () => {
     for (let round = 0; round < 8; round += 1) {
-      const [target, made] = [await client.makeDirectory(uniqueName('t'), home), await client.makeDirectory(uniqueName('m'), home)];
+      const [target, made] = [
+        await client.makeDirectory(uniqueName('t'), home),
+        await client.makeDirectory(uniqueName('m'), home),
+      ];
       const [moved, recycled] = await Promise.all([
         move(made['id'], target['id']),
         client.delete(`/api/directories/${target['id']}`),
@@ -78,12 +92,19 @@ describe('the depth of 128 (T73)', () => {
   const deepest = (): string => at(chain, -1)['id'];
 
   beforeAll(async () => {
-    chain = await makeChain(client, 'root', [uniqueName('deep'), ...Array.from({ length: 127 }, (_, n) => String(n + 2))]);
+    chain = await makeChain(client, 'root', [
+      uniqueName('deep'),
+      ...Array.from({ length: 127 }, (_, n) => String(n + 2)),
+    ]);
   });
 
   test('is the last that a directory can be made in', async () => {
     expect(at(chain, -1)['path'].split('/')).toHaveLength(129);
-    expectProblem(await client.post('/api/directories', { parent_id: deepest(), name: 'below' }), 400, 'validation_failed');
+    expectProblem(
+      await client.post('/api/directories', { parent_id: deepest(), name: 'below' }),
+      400,
+      'validation_failed',
+    );
     expectStatus(await client.post('/api/directories', { parent_id: at(chain, -2)['id'], name: 'beside' }), 201);
   });
 
@@ -117,7 +138,11 @@ describe('the depth of 128 (T73)', () => {
     const content = expectStatus(await client.get(`/api/files/${file['id']}/download`), 200);
     expect(content.bytes.toString()).toBe('down here');
     expectStatus(await client.post(`/api/files/${file['id']}/rename`, { name: 'still.txt' }), 200);
-    expectProblem(await client.post('/api/directories', { parent_id: at(long, -1)['id'], name: 'no' }), 400, 'validation_failed');
+    expectProblem(
+      await client.post('/api/directories', { parent_id: at(long, -1)['id'], name: 'no' }),
+      400,
+      'validation_failed',
+    );
     expectStatus(await client.delete(`/api/files/${file['id']}`), 200);
     expectStatus(await client.delete(`/api/directories/${at(long, 0)['id']}`), 200);
     expect(await readDirectory(client, at(long, -1)['id'])).toMatchObject({ state: 'recycled' });

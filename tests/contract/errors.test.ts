@@ -52,25 +52,42 @@ describe('Request ids', () => {
     }
   });
 
-  test.each(['x'.repeat(129), 'two words', 'a/b', '<script>', 'a,b', '{}', 'naïve'])('the client’s %s is not, another is made', async (id) => {
-    const answer = await root.get('/api/nothing', { 'x-request-id': id });
-    expect(answer.headers.get('x-request-id')).toMatch(made);
-    expectProblem(answer, 404, 'not_found');
-  });
+  test.each(['x'.repeat(129), 'two words', 'a/b', '<script>', 'a,b', '{}', 'naïve'])(
+    'the client’s %s is not, another is made',
+    async (id) => {
+      const answer = await root.get('/api/nothing', { 'x-request-id': id });
+      expect(answer.headers.get('x-request-id')).toMatch(made);
+      expectProblem(answer, 404, 'not_found');
+    },
+  );
 
   test('of two none is taken', async () => {
-    const answer = await sendOdd(baseUrl(), { path: '/api/auth/me', headers: [['X-Request-Id', 'one'], ['X-Request-Id', 'two']] });
+    const answer = await sendOdd(baseUrl(), {
+      path: '/api/auth/me',
+      headers: [
+        ['X-Request-Id', 'one'],
+        ['X-Request-Id', 'two'],
+      ],
+    });
     expect(answer.headers.get('x-request-id')).toMatch(made);
   });
 
   test('every request has another', async () => {
-    const ids = await Promise.all([1, 2, 3].map(async () => (await root.get('/api/auth/me')).headers.get('x-request-id')));
+    const ids = await Promise.all(
+      [1, 2, 3].map(async () => (await root.get('/api/auth/me')).headers.get('x-request-id')),
+    );
     expect(new Set(ids).size).toBe(3);
   });
 
   test('one stands on answers to addresses that can not be read as well', async () => {
     for (const path of ['/api/directories/%zz', '/api/files/%', '/%ff']) {
-      const answer = await sendOdd(baseUrl(), { path, headers: [['Authorization', `Bearer ${root.token}`], ['X-Request-Id', 'mine']] });
+      const answer = await sendOdd(baseUrl(), {
+        path,
+        headers: [
+          ['Authorization', `Bearer ${root.token}`],
+          ['X-Request-Id', 'mine'],
+        ],
+      });
       expect([400, 404]).toContain(answer.status);
       expect(answer.headers.get('x-request-id')).toBe('mine');
       expectProblem(answer, answer.status, answer.status === 400 ? 'validation_failed' : 'not_found');
@@ -126,7 +143,11 @@ describe('A body that is not what the route takes', () => {
   });
 
   test('tells all faults at once', async () => {
-    const problem = expectProblem(await postBytes('{"name": 1, "parent_id": "x", "other": 2}'), 400, 'validation_failed');
+    const problem = expectProblem(
+      await postBytes('{"name": 1, "parent_id": "x", "other": 2}'),
+      400,
+      'validation_failed',
+    );
     expect(new Set(pointersOf(problem))).toEqual(new Set(['/name', '/parent_id', '/other']));
   });
 
@@ -150,32 +171,53 @@ describe('A body that is not what the route takes', () => {
         controller.close();
       },
     });
-    const init: RequestInit = { method: 'POST', body: stream, duplex: 'half', headers: { 'content-type': 'application/json', authorization: `Bearer ${root.token}` } };
+    const init: RequestInit = {
+      method: 'POST',
+      body: stream,
+      duplex: 'half',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${root.token}` },
+    };
     const answer = await fetch(`${baseUrl()}/api/directories`, init);
     expect(answer.status).toBe(413);
     expect(await answer.json()).toMatchObject({ code: 'payload_too_large' });
   });
 
   test('just under 1 MiB is looked at', async () => {
-    const problem = expectProblem(await postBytes(JSON.stringify({ name: 'x'.repeat(1_000_000) })), 400, 'validation_failed');
+    const problem = expectProblem(
+      await postBytes(JSON.stringify({ name: 'x'.repeat(1_000_000) })),
+      400,
+      'validation_failed',
+    );
     expect(pointersOf(problem)).toEqual(['/name']);
     expect(problem['detail'].length).toBeLessThan(2_000);
   });
 
-  test.each(['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/xml', 'application/jsonx', 'x', 'application/merge-patch+json'])(
-    'a body of %s is 415',
-    async (type) => {
-      expectProblem(await postBytes('{"name": "a"}', '/api/directories', type), 415, 'unsupported_media_type');
-    },
-  );
+  test.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'application/xml',
+    'application/jsonx',
+    'x',
+    'application/merge-patch+json',
+  ])('a body of %s is 415', async (type) => {
+    expectProblem(await postBytes('{"name": "a"}', '/api/directories', type), 415, 'unsupported_media_type');
+  });
 
   test('a body of no type is 415', async () => {
     const headers: [string, string][] = [['Authorization', `Bearer ${root.token}`]];
-    expectProblem(await sendOdd(baseUrl(), { method: 'POST', path: '/api/directories', headers, body: '{"name":"a"}' }), 415, 'unsupported_media_type');
+    expectProblem(
+      await sendOdd(baseUrl(), { method: 'POST', path: '/api/directories', headers, body: '{"name":"a"}' }),
+      415,
+      'unsupported_media_type',
+    );
   });
 
   test('JSON may say that it is UTF-8', async () => {
-    expectStatus(await postBytes(JSON.stringify({ name: uniqueName() }), '/api/directories', 'application/json; charset=utf-8'), 201);
+    expectStatus(
+      await postBytes(JSON.stringify({ name: uniqueName() }), '/api/directories', 'application/json; charset=utf-8'),
+      201,
+    );
     expectStatus(await postBytes(JSON.stringify({ name: uniqueName() }), '/api/directories', 'Application/JSON'), 201);
   });
 
@@ -185,38 +227,70 @@ describe('A body that is not what the route takes', () => {
     expectStatus(await root.call('POST', `/api/directories/${id}/restore`), 200);
     const problem = expectProblem(await root.call('POST', '/api/directories'), 400, 'validation_failed');
     expect(pointersOf(problem)).toEqual(['/name']);
-    expectStatus(await root.call('POST', '/api/auth/logout', { headers: { 'content-type': 'application/json' }, raw: '' }), 204);
+    expectStatus(
+      await root.call('POST', '/api/auth/logout', { headers: { 'content-type': 'application/json' }, raw: '' }),
+      204,
+    );
     root = await admin();
   });
 });
 
 describe('Addresses', () => {
-  test.each(['/', '/favicon.ico', '/admin', '/metrics', '/debug', '/debug/pprof', '/.env', '/.git/config', '/server-status', '/phpinfo.php'])(
-    '%s is 404',
-    async (path) => {
-      expectProblem(await anonymous.get(path), 404, 'not_found');
-    },
-  );
+  test.each([
+    '/',
+    '/favicon.ico',
+    '/admin',
+    '/metrics',
+    '/debug',
+    '/debug/pprof',
+    '/.env',
+    '/.git/config',
+    '/server-status',
+    '/phpinfo.php',
+  ])('%s is 404', async (path) => {
+    expectProblem(await anonymous.get(path), 404, 'not_found');
+  });
 
-  test.each(['/api', '/api/', '/api/nothing', '/api/metrics', '/api/debug', '/api/system', '/api/system/env', '/api/directories/root/nothing', '/api/directories/root/', '/API/auth/me', '/files/a/b'])(
-    '%s is 404 for whoever is logged in',
-    async (path) => {
-      expectProblem(await root.get(path), 404, 'not_found');
-    },
-  );
+  test.each([
+    '/api',
+    '/api/',
+    '/api/nothing',
+    '/api/metrics',
+    '/api/debug',
+    '/api/system',
+    '/api/system/env',
+    '/api/directories/root/nothing',
+    '/api/directories/root/',
+    '/API/auth/me',
+    '/files/a/b',
+  ])('%s is 404 for whoever is logged in', async (path) => {
+    expectProblem(await root.get(path), 404, 'not_found');
+  });
 
-  test.each(['1', 'ROOT', unknownId.toUpperCase(), `${unknownId}0`, '0193fa2c-7a3e-4cc1-9f0e-0d5f1a2b3c4d', '..%2f..%2fetc', '%00', "'%20or%20'1'='1", 'x'.repeat(150), 'x'.repeat(5_000)])(
-    'an id such as %s names nothing',
-    async (id) => {
-      expectProblem(await root.get(`/api/files/${id}`), 404, 'not_found');
-      expectProblem(await root.get(`/api/directories/${id}`), 404, 'not_found');
-      expectProblem(await root.post(`/api/directories/${id}/rename`, { name: 'a' }), 404, 'not_found');
-      expectProblem(await root.get(`/api/jobs/${id}`), 404, 'not_found');
-      expectProblem(await root.get(`/api/backends/${id}`), 404, 'not_found');
-      expectProblem(await root.get(`/api/uploads/${id}`), 404, 'not_found');
-      expectProblem(await root.tus('PATCH', `/files/${id}`, { 'upload-offset': '0' }, Buffer.from('a')), 404, 'not_found');
-    },
-  );
+  test.each([
+    '1',
+    'ROOT',
+    unknownId.toUpperCase(),
+    `${unknownId}0`,
+    '0193fa2c-7a3e-4cc1-9f0e-0d5f1a2b3c4d',
+    '..%2f..%2fetc',
+    '%00',
+    "'%20or%20'1'='1",
+    'x'.repeat(150),
+    'x'.repeat(5_000),
+  ])('an id such as %s names nothing', async (id) => {
+    expectProblem(await root.get(`/api/files/${id}`), 404, 'not_found');
+    expectProblem(await root.get(`/api/directories/${id}`), 404, 'not_found');
+    expectProblem(await root.post(`/api/directories/${id}/rename`, { name: 'a' }), 404, 'not_found');
+    expectProblem(await root.get(`/api/jobs/${id}`), 404, 'not_found');
+    expectProblem(await root.get(`/api/backends/${id}`), 404, 'not_found');
+    expectProblem(await root.get(`/api/uploads/${id}`), 404, 'not_found');
+    expectProblem(
+      await root.tus('PATCH', `/files/${id}`, { 'upload-offset': '0' }, Buffer.from('a')),
+      404,
+      'not_found',
+    );
+  });
 
   test.each([
     ['PUT', '/api/directories', ['POST']],

@@ -41,7 +41,11 @@ describe('a file', () => {
   test('has every field, and its placement where it is read by itself', async () => {
     const bytes = randomBytes(1_234);
     const name = uniqueName('whole');
-    const made = await client.putFile(name, bytes, { directory: home, type: 'application/x-own', fileClass: 'own_class-1' });
+    const made = await client.putFile(name, bytes, {
+      directory: home,
+      type: 'application/x-own',
+      fileClass: 'own_class-1',
+    });
     expectFile(made, {
       name,
       directory_id: home,
@@ -101,10 +105,20 @@ describe('a file', () => {
 describe('the class', () => {
   const zip = Buffer.from('504b0304140000000800', 'hex');
   const cases: [string, string, Buffer, string][] = [
-    ['image', 'a.png', Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489', 'hex'), 'image/png'],
+    [
+      'image',
+      'a.png',
+      Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489', 'hex'),
+      'image/png',
+    ],
     ['image', 'a.jpg', Buffer.from('ffd8ffe000104a46494600010100000100010000', 'hex'), 'image/jpeg'],
     ['video', 'a.mp4', Buffer.from('0000001c6674797069736f6d0000020069736f6d69736f326d703431', 'hex'), 'video/mp4'],
-    ['audio', 'a.mp3', Buffer.concat([Buffer.from('49443304000000000000fffb9064', 'hex'), Buffer.alloc(64)]), 'audio/mpeg'],
+    [
+      'audio',
+      'a.mp3',
+      Buffer.concat([Buffer.from('49443304000000000000fffb9064', 'hex'), Buffer.alloc(64)]),
+      'audio/mpeg',
+    ],
     ['document', 'a.pdf', Buffer.from('%PDF-1.4\n1 0 obj\n<<>>\nendobj\n'), 'application/pdf'],
     ['document', 'a.txt', Buffer.from('plain text'), 'text/plain'],
     ['document', 'a.json', Buffer.from('{"a": 1}'), 'application/json'],
@@ -122,7 +136,6 @@ describe('the class', () => {
     expect(made).toMatchObject({ file_class: 'video', media_type: 'image/png' });
   });
 });
-
 
 describe('renaming a file', () => {
   test('changes name, path, version and updated_at and nothing else', async () => {

@@ -16,7 +16,13 @@ beforeAll(async () => {
 
 /** A request that would make a directory, but for the lines that are odd in it. */
 function post(lines: string[], body: string, path = '/api/directories'): string {
-  const all = [`POST ${path} HTTP/1.1`, 'Host: stowage.test', `Authorization: Bearer ${token}`, 'Content-Type: application/json', ...lines];
+  const all = [
+    `POST ${path} HTTP/1.1`,
+    'Host: stowage.test',
+    `Authorization: Bearer ${token}`,
+    'Content-Type: application/json',
+    ...lines,
+  ];
   return `${all.join('\r\n')}\r\n\r\n${body}`;
 }
 
@@ -61,8 +67,14 @@ describe('A request whose end two servers could see at two places is 400, and th
     ['a chunk size beyond 64 bits', () => post([chunked], `fffffffffffffffff\r\n${body}\r\n0\r\n\r\n`)],
     ['a chunk size with a bare LF', () => post([chunked], `b\n${body}\r\n0\r\n\r\n`)],
     ['a chunk longer than it says', () => post([chunked], `a\r\n${body}\r\n0\r\n\r\n`)],
-    ['chunks and a length on /files', () => post(['Tus-Resumable: 1.0.0', 'Upload-Length: 11', length, chunked], chunks, '/files')],
-    ['two lengths on /files', () => post(['Tus-Resumable: 1.0.0', 'Upload-Length: 11', length, 'Content-Length: 3'], body, '/files')],
+    [
+      'chunks and a length on /files',
+      () => post(['Tus-Resumable: 1.0.0', 'Upload-Length: 11', length, chunked], chunks, '/files'),
+    ],
+    [
+      'two lengths on /files',
+      () => post(['Tus-Resumable: 1.0.0', 'Upload-Length: 11', length, 'Content-Length: 3'], body, '/files'),
+    ],
     ['no Host', () => post([length], body).replace('Host: stowage.test\r\n', '')],
     ['two Hosts', () => post(['Host: evil.test', length], body)],
     ['another version of HTTP', () => post([length], body).replace('HTTP/1.1', 'HTTP/3.9')],
@@ -85,7 +97,11 @@ describe('A request whose end two servers could see at two places is 400, and th
 
 describe('What is odd but clear', () => {
   test('two whole requests on one connection get two answers', async () => {
-    const seen = await exchange(baseUrl(), smuggled + smuggled.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'), 3_000);
+    const seen = await exchange(
+      baseUrl(),
+      smuggled + smuggled.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'),
+      3_000,
+    );
     expect(seen.statuses).toEqual([200, 200]);
   });
 
@@ -97,14 +113,21 @@ describe('What is odd but clear', () => {
   });
 
   test('a GET with a body is answered once', async () => {
-    const seen = await exchange(baseUrl(), `GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nConnection: close\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`, 3_000);
+    const seen = await exchange(
+      baseUrl(),
+      `GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nConnection: close\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`,
+      3_000,
+    );
     expect(seen.statuses).toHaveLength(1);
   });
 
   test('chunks with extensions and trailers are read', async () => {
     const name = uniqueName();
     const json = JSON.stringify({ name });
-    const text = post([chunked, 'Connection: close'], `${json.length.toString(16)};x=y\r\n${json}\r\n0\r\nX-Trailer: a\r\n\r\n`);
+    const text = post(
+      [chunked, 'Connection: close'],
+      `${json.length.toString(16)};x=y\r\n${json}\r\n0\r\nX-Trailer: a\r\n\r\n`,
+    );
     expect((await exchange(baseUrl(), text, 5_000)).statuses).toEqual([201]);
   });
 
@@ -116,7 +139,11 @@ describe('What is odd but clear', () => {
 
   test.each(['TRACE', 'CONNECT', 'DEBUG', 'PURGE'])('%s shows nothing', async (method) => {
     const target = method === 'CONNECT' ? 'example.com:443' : '/api/auth/me';
-    const seen = await exchange(baseUrl(), `${method} ${target} HTTP/1.1\r\nHost: stowage.test\r\nConnection: close\r\nX-Secret: echo-me\r\n\r\n`, 3_000);
+    const seen = await exchange(
+      baseUrl(),
+      `${method} ${target} HTTP/1.1\r\nHost: stowage.test\r\nConnection: close\r\nX-Secret: echo-me\r\n\r\n`,
+      3_000,
+    );
     expect(seen.statuses.every((status) => status >= 400)).toBe(true);
     expect(seen.closed).toBe(true);
     expect(seen.text).not.toContain('echo-me');
@@ -173,17 +200,36 @@ describe('Headers of answers', () => {
         await root.get('/api/auth/me', { origin }),
         await root.tus('POST', '/files', { origin, 'upload-length': '1' }),
         await anonymous.call('OPTIONS', '/files', { headers: { origin, 'access-control-request-method': 'POST' } }),
-        await anonymous.call('OPTIONS', '/api/directories', { headers: { origin, 'access-control-request-method': 'POST' } }),
+        await anonymous.call('OPTIONS', '/api/directories', {
+          headers: { origin, 'access-control-request-method': 'POST' },
+        }),
       ];
-      for (const { headers } of answers) expect([...headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
+      for (const { headers } of answers)
+        expect([...headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
     }
   });
 
   test('name no host that the client made up', async () => {
-    const spoof: [string, string][] = [['Authorization', `Bearer ${token}`], ['Host', 'evil.test'], ['X-Forwarded-Host', 'evil.test'], ['X-Forwarded-Proto', 'https'], ['Forwarded', 'host=evil.test'], ['X-Forwarded-For', '198.51.100.1']];
-    const upload = await sendOdd(baseUrl(), { method: 'POST', path: '/files', headers: [...spoof, ['Tus-Resumable', '1.0.0'], ['Upload-Length', '1']] });
+    const spoof: [string, string][] = [
+      ['Authorization', `Bearer ${token}`],
+      ['Host', 'evil.test'],
+      ['X-Forwarded-Host', 'evil.test'],
+      ['X-Forwarded-Proto', 'https'],
+      ['Forwarded', 'host=evil.test'],
+      ['X-Forwarded-For', '198.51.100.1'],
+    ];
+    const upload = await sendOdd(baseUrl(), {
+      method: 'POST',
+      path: '/files',
+      headers: [...spoof, ['Tus-Resumable', '1.0.0'], ['Upload-Length', '1']],
+    });
     expect(expectStatus(upload, 201).headers.get('location')).toMatch(/^\/files\/[0-9a-f-]{36}$/);
-    const directory = await sendOdd(baseUrl(), { method: 'POST', path: '/api/directories', headers: [...spoof, ['Content-Type', 'application/json']], body: JSON.stringify({ name: uniqueName() }) });
+    const directory = await sendOdd(baseUrl(), {
+      method: 'POST',
+      path: '/api/directories',
+      headers: [...spoof, ['Content-Type', 'application/json']],
+      body: JSON.stringify({ name: uniqueName() }),
+    });
     expect(expectStatus(directory, 201).headers.get('location')).toMatch(/^\/api\/directories\/[0-9a-f-]{36}$/);
     for (const path of ['/api/docs', '/api/openapi.json', '/api/nothing']) {
       const { headers, bytes } = await sendOdd(baseUrl(), { path, headers: spoof });

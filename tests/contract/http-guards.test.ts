@@ -34,55 +34,99 @@ function head(method: string, path: string, lines: string[] = []): string {
 
 describe('Origins that may call from a browser', () => {
   test.each([app, secondApp])('%s reads answers, problems as well', async (origin) => {
-    for (const answer of [await root.get('/api/auth/me', { origin }), await new Client(system.url).get('/api/auth/me', { origin }), await root.get('/api/nothing', { origin }), await root.tus('POST', '/files', { origin, 'upload-length': '1' })]) {
+    for (const answer of [
+      await root.get('/api/auth/me', { origin }),
+      await new Client(system.url).get('/api/auth/me', { origin }),
+      await root.get('/api/nothing', { origin }),
+      await root.tus('POST', '/files', { origin, 'upload-length': '1' }),
+    ]) {
       expect(answer.headers.get('access-control-allow-origin')).toBe(origin);
       expect(answer.headers.get('vary')).toMatch(/\borigin\b/i);
       expect(answer.headers.get('access-control-allow-credentials')).toBeNull();
     }
   });
 
-  test.each(['null', 'https://app.example.com.evil.test', 'https://evilapp.example.com', 'https://evil.test/https://app.example.com', 'http://app.example.com', 'https://app.example.com:8443', 'https://APP.example.com', 'https://app.example.com/', '*', `${app}, ${secondApp}`, 'http://localhost', 'file://'])(
-    '%s reads nothing',
-    async (origin) => {
-      for (const path of ['/api/auth/me', '/api/system/health', '/files']) {
-        const { headers } = await root.get(path, { origin });
-        expect(headers.get('access-control-allow-origin')).toBeNull();
-      }
-      const preflight = await root.call('OPTIONS', '/files', { headers: { origin, 'access-control-request-method': 'POST' } });
-      expect(preflight.headers.get('access-control-allow-origin')).toBeNull();
-    },
-  );
+  test.each([
+    'null',
+    'https://app.example.com.evil.test',
+    'https://evilapp.example.com',
+    'https://evil.test/https://app.example.com',
+    'http://app.example.com',
+    'https://app.example.com:8443',
+    'https://APP.example.com',
+    'https://app.example.com/',
+    '*',
+    `${app}, ${secondApp}`,
+    'http://localhost',
+    'file://',
+  ])('%s reads nothing', async (origin) => {
+    for (const path of ['/api/auth/me', '/api/system/health', '/files']) {
+      const { headers } = await root.get(path, { origin });
+      expect(headers.get('access-control-allow-origin')).toBeNull();
+    }
+    const preflight = await root.call('OPTIONS', '/files', {
+      headers: { origin, 'access-control-request-method': 'POST' },
+    });
+    expect(preflight.headers.get('access-control-allow-origin')).toBeNull();
+  });
 
   test('see the headers that a tus client needs', async () => {
     const { headers } = await root.tus('POST', '/files', { origin: app, 'upload-length': '1' });
-    const exposed = (headers.get('access-control-expose-headers') ?? '').split(/\s*,\s*/).map((name) => name.toLowerCase());
+    const exposed = (headers.get('access-control-expose-headers') ?? '')
+      .split(/\s*,\s*/)
+      .map((name) => name.toLowerCase());
     expect(exposed).toEqual(
-      expect.arrayContaining(['location', 'upload-offset', 'upload-length', 'upload-metadata', 'upload-expires', 'upload-defer-length', 'tus-resumable', 'tus-version', 'tus-extension', 'tus-max-size', 'etag', 'content-range', 'content-disposition', 'retry-after', 'x-request-id']),
+      expect.arrayContaining([
+        'location',
+        'upload-offset',
+        'upload-length',
+        'upload-metadata',
+        'upload-expires',
+        'upload-defer-length',
+        'tus-resumable',
+        'tus-version',
+        'tus-extension',
+        'tus-max-size',
+        'etag',
+        'content-range',
+        'content-disposition',
+        'retry-after',
+        'x-request-id',
+      ]),
     );
   });
 
-  test.each(['POST', 'PATCH', 'HEAD', 'DELETE'])('may %s uploads, as the preflight without a token says', async (method) => {
-    const asked = 'authorization, tus-resumable, upload-offset, upload-length, upload-metadata, upload-checksum, content-type';
-    const path = method === 'POST' ? '/files' : '/files/0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d';
-    const answer = await new Client(system.url).call('OPTIONS', path, {
-      headers: { origin: app, 'access-control-request-method': method, 'access-control-request-headers': asked },
-    });
-    expect([200, 204]).toContain(answer.status);
-    expect(answer.headers.get('access-control-allow-origin')).toBe(app);
-    expect((answer.headers.get('access-control-allow-methods') ?? '').split(/\s*,\s*/)).toContain(method);
-    const allowed = (answer.headers.get('access-control-allow-headers') ?? '').toLowerCase().split(/\s*,\s*/);
-    expect(allowed).toEqual(expect.arrayContaining(asked.split(', ')));
-  });
-
-  test.each([['PATCH', '/api/users/0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d'], ['PUT', '/api/system/mode'], ['DELETE', '/api/files/recycle-bin']])(
-    'may %s %s',
-    async (method, path) => {
-      const headers = { origin: secondApp, 'access-control-request-method': method, 'access-control-request-headers': 'authorization, content-type, if-match, idempotency-key' };
-      const answer = await new Client(system.url).call('OPTIONS', path, { headers });
+  test.each(['POST', 'PATCH', 'HEAD', 'DELETE'])(
+    'may %s uploads, as the preflight without a token says',
+    async (method) => {
+      const asked =
+        'authorization, tus-resumable, upload-offset, upload-length, upload-metadata, upload-checksum, content-type';
+      const path = method === 'POST' ? '/files' : '/files/0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d';
+      const answer = await new Client(system.url).call('OPTIONS', path, {
+        headers: { origin: app, 'access-control-request-method': method, 'access-control-request-headers': asked },
+      });
       expect([200, 204]).toContain(answer.status);
-      expect(answer.headers.get('access-control-allow-methods')).toContain(method);
+      expect(answer.headers.get('access-control-allow-origin')).toBe(app);
+      expect((answer.headers.get('access-control-allow-methods') ?? '').split(/\s*,\s*/)).toContain(method);
+      const allowed = (answer.headers.get('access-control-allow-headers') ?? '').toLowerCase().split(/\s*,\s*/);
+      expect(allowed).toEqual(expect.arrayContaining(asked.split(', ')));
     },
   );
+
+  test.each([
+    ['PATCH', '/api/users/0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d'],
+    ['PUT', '/api/system/mode'],
+    ['DELETE', '/api/files/recycle-bin'],
+  ])('may %s %s', async (method, path) => {
+    const headers = {
+      origin: secondApp,
+      'access-control-request-method': method,
+      'access-control-request-headers': 'authorization, content-type, if-match, idempotency-key',
+    };
+    const answer = await new Client(system.url).call('OPTIONS', path, { headers });
+    expect([200, 204]).toContain(answer.status);
+    expect(answer.headers.get('access-control-allow-methods')).toContain(method);
+  });
 
   test('leave a plain OPTIONS of tus what it was', async () => {
     for (const headers of [{}, { origin: app }, { origin: 'https://evil.test' }] as Record<string, string>[]) {
@@ -99,12 +143,24 @@ describe('The public address', () => {
     const spoofs: [string, string][][] = [
       [],
       [['Host', 'evil.test']],
-      [['X-Forwarded-Host', 'evil.test'], ['X-Forwarded-Proto', 'gopher']],
+      [
+        ['X-Forwarded-Host', 'evil.test'],
+        ['X-Forwarded-Proto', 'gopher'],
+      ],
       [['Forwarded', 'host=evil.test;proto=http']],
-      [['X-Original-URL', '/evil'], ['X-Rewrite-URL', '/evil'], ['X-Forwarded-Prefix', '/evil']],
+      [
+        ['X-Original-URL', '/evil'],
+        ['X-Rewrite-URL', '/evil'],
+        ['X-Forwarded-Prefix', '/evil'],
+      ],
     ];
     for (const spoof of spoofs) {
-      const headers: [string, string][] = [['Authorization', `Bearer ${root.token}`], ['Tus-Resumable', '1.0.0'], ['Upload-Length', '1'], ...spoof];
+      const headers: [string, string][] = [
+        ['Authorization', `Bearer ${root.token}`],
+        ['Tus-Resumable', '1.0.0'],
+        ['Upload-Length', '1'],
+        ...spoof,
+      ];
       const answer = expectStatus(await sendOdd(system.url, { method: 'POST', path: '/files', headers }), 201);
       expect(answer.headers.get('location')).toMatch(/^https:\/\/files\.example\.com\/files\/[0-9a-f-]{36}$/);
       expect(JSON.stringify([...answer.headers])).not.toContain('evil');
@@ -128,20 +184,28 @@ describe('Time', () => {
   });
 
   test('headers that come byte by byte do as well', async () => {
-    const seen = await converse(system.url, async (socket) => {
-      for (const byte of `GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: ${'x'.repeat(200)}`) {
-        if (socket.destroyed) return;
-        socket.write(byte);
-        await delay(50);
-      }
-    }, 8_000);
+    const seen = await converse(
+      system.url,
+      async (socket) => {
+        for (const byte of `GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: ${'x'.repeat(200)}`) {
+          if (socket.destroyed) return;
+          socket.write(byte);
+          await delay(50);
+        }
+      },
+      8_000,
+    );
     expect(seen.closed).toBe(true);
     expect(seen.ms).toBeLessThan(limitMs + slack);
   });
 
   test('a JSON body that does not come ends with 408, where no token is needed as well', async () => {
     for (const path of ['/api/directories', '/api/auth/login']) {
-      const seen = await exchange(system.url, `${head('POST', path, ['Content-Type: application/json', 'Content-Length: 20', 'X-Request-Id: slow'])}{"na`, 8_000);
+      const seen = await exchange(
+        system.url,
+        `${head('POST', path, ['Content-Type: application/json', 'Content-Length: 20', 'X-Request-Id: slow'])}{"na`,
+        8_000,
+      );
       expect(seen.closed).toBe(true);
       expect(seen.statuses).toEqual([408]);
       const answer = firstAnswer(seen);
@@ -152,13 +216,17 @@ describe('Time', () => {
   });
 
   test('a JSON body that comes byte by byte has the same limit as a whole', async () => {
-    const seen = await converse(system.url, async (socket) => {
-      socket.write(head('POST', '/api/directories', ['Content-Type: application/json', 'Content-Length: 500']));
-      while (!socket.destroyed) {
-        socket.write(' ');
-        await delay(50);
-      }
-    }, 8_000);
+    const seen = await converse(
+      system.url,
+      async (socket) => {
+        socket.write(head('POST', '/api/directories', ['Content-Type: application/json', 'Content-Length: 500']));
+        while (!socket.destroyed) {
+          socket.write(' ');
+          await delay(50);
+        }
+      },
+      8_000,
+    );
     expect(seen.closed).toBe(true);
     expect(seen.statuses).toEqual([408]);
     expect(seen.ms).toBeLessThan(limitMs + slack);
@@ -166,9 +234,17 @@ describe('Time', () => {
 
   test('content that stands still is cut off, and what arrived stays', async () => {
     const metadata = uploadMetadata({ filename: 'slow' });
-    const made = expectStatus(await root.tus('POST', '/files', { 'upload-length': '10', 'upload-metadata': metadata }), 201);
+    const made = expectStatus(
+      await root.tus('POST', '/files', { 'upload-length': '10', 'upload-metadata': metadata }),
+      201,
+    );
     const path = (made.headers.get('location') ?? '').slice(publicUrl.length);
-    const lines = ['Tus-Resumable: 1.0.0', 'Upload-Offset: 0', 'Content-Type: application/offset+octet-stream', 'Content-Length: 10'];
+    const lines = [
+      'Tus-Resumable: 1.0.0',
+      'Upload-Offset: 0',
+      'Content-Type: application/offset+octet-stream',
+      'Content-Length: 10',
+    ];
     const seen = await exchange(system.url, `${head('PATCH', path, lines)}abcd`, 10_000);
     expect(seen.closed).toBe(true);
     expect(seen.statuses.filter((status) => status < 400)).toEqual([]);
@@ -182,14 +258,24 @@ describe('Time', () => {
   test('content that keeps coming has no limit as a whole', async () => {
     const made = expectStatus(await root.tus('POST', '/files', { 'upload-length': '20' }), 201);
     const path = (made.headers.get('location') ?? '').slice(publicUrl.length);
-    const lines = ['Tus-Resumable: 1.0.0', 'Upload-Offset: 0', 'Content-Type: application/offset+octet-stream', 'Content-Length: 20', 'Connection: close'];
-    const seen = await converse(system.url, async (socket) => {
-      socket.write(head('PATCH', path, lines));
-      for (let i = 0; i < 20 && !socket.destroyed; i += 1) {
-        socket.write('x');
-        await delay(75);
-      }
-    }, 10_000);
+    const lines = [
+      'Tus-Resumable: 1.0.0',
+      'Upload-Offset: 0',
+      'Content-Type: application/offset+octet-stream',
+      'Content-Length: 20',
+      'Connection: close',
+    ];
+    const seen = await converse(
+      system.url,
+      async (socket) => {
+        socket.write(head('PATCH', path, lines));
+        for (let i = 0; i < 20 && !socket.destroyed; i += 1) {
+          socket.write('x');
+          await delay(75);
+        }
+      },
+      10_000,
+    );
     expect(seen.statuses).toEqual([204]);
   });
 
@@ -197,10 +283,15 @@ describe('Time', () => {
     // A kind that nobody works stays due for as long as the client cares to wait.
     const database = new pg.Client({ connectionString: system.databaseUrl });
     await database.connect();
-    await database.query(`insert into jobs.jobs (id, kind) values ('0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d', 'nobody_works_this')`);
+    await database.query(
+      `insert into jobs.jobs (id, kind) values ('0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d', 'nobody_works_this')`,
+    );
     await database.end();
     const start = performance.now();
-    const answer = expectStatus(await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_this'], wait_seconds: 2 }), 200);
+    const answer = expectStatus(
+      await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_this'], wait_seconds: 2 }),
+      200,
+    );
     expect(answer.json).toEqual({ selected: 1, succeeded: 0, failed: 0, running: 1 });
     expect(performance.now() - start).toBeGreaterThan(1_900);
   });
@@ -213,7 +304,10 @@ test('a connection that serves many requests gathers nothing', async () => {
 
 test('no answer of it sets a cookie, and the password is in none', async () => {
   const body = { username: 'admin', password: adminPassword };
-  const answer = await new Client(system.url).call('POST', '/api/auth/login', { body, headers: { origin: app, 'x-request-id': uniqueName() } });
+  const answer = await new Client(system.url).call('POST', '/api/auth/login', {
+    body,
+    headers: { origin: app, 'x-request-id': uniqueName() },
+  });
   expect(answer.headers.getSetCookie()).toEqual([]);
   expect(answer.bytes.toString()).not.toContain(adminPassword);
 });

@@ -88,7 +88,9 @@ describe('The same Idempotency-Key', () => {
     const two = await root.makeDirectory(uniqueName(), home);
     for (const { id } of [one, two] as { id: string }[]) {
       const name = uniqueName();
-      expect(expectStatus(await root.post(`/api/directories/${id}/rename`, { name }, headers), 200).json).toMatchObject({ id, name });
+      expect(expectStatus(await root.post(`/api/directories/${id}/rename`, { name }, headers), 200).json).toMatchObject(
+        { id, name },
+      );
     }
   });
 
@@ -145,9 +147,14 @@ describe('Every change of the tree takes a key', () => {
   test('a stale If-Match does not spoil a key’s first answer', async () => {
     const made = await root.makeDirectory(uniqueName(), home);
     const headers = { ...withKey(), 'if-match': `"${made['version']}"` };
-    const first = expectStatus(await root.post(`/api/directories/${made['id']}/rename`, { name: uniqueName() }, headers), 200);
+    const first = expectStatus(
+      await root.post(`/api/directories/${made['id']}/rename`, { name: uniqueName() }, headers),
+      200,
+    );
     const body = { name: first.json['name'] };
-    expect(expectStatus(await root.post(`/api/directories/${made['id']}/rename`, body, headers), 200).json).toEqual(first.json);
+    expect(expectStatus(await root.post(`/api/directories/${made['id']}/rename`, body, headers), 200).json).toEqual(
+      first.json,
+    );
   });
 });
 

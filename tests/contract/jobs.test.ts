@@ -43,7 +43,14 @@ async function insertJob(kind: string, columns: Record<string, unknown> = {}): P
 }
 
 function insertFailed(kind: string): Promise<string> {
-  return insertJob(kind, { state: 'failed', attempt: 5, error_code: 'unavailable', error_detail: 'It did not work.', started_at: new Date(), finished_at: new Date() });
+  return insertJob(kind, {
+    state: 'failed',
+    attempt: 5,
+    error_code: 'unavailable',
+    error_detail: 'It did not work.',
+    started_at: new Date(),
+    finished_at: new Date(),
+  });
 }
 
 describe('Jobs that the service makes for itself', () => {
@@ -96,14 +103,17 @@ describe('Jobs that the service makes for itself', () => {
     expect((await list('?state=failed')).map((job) => job['id'])).toContain(failed);
     expect((await list('?state=failed&kind=verify_blob')).map((job) => job['id'])).toContain(failed);
     expect((await list('?state=failed&kind=purge_recycle_bin')).map((job) => job['id'])).not.toContain(failed);
-    expect((await list('?state=cancelled'))).toEqual([]);
+    expect(await list('?state=cancelled')).toEqual([]);
     for (const job of await list('?kind=purge_recycle_bin')) expect(job['kind']).toBe('purge_recycle_bin');
     expect(await list('?kind=no_such_kind')).toEqual([]);
   });
 
-  test.each(['?state=done', '?state=', '?kind=DROP%20TABLE', '?kind=', '?state=failed&state=pending'])('%s is 400', async (query) => {
-    expectProblem(await root.get(`/api/jobs${query}`), 400, 'validation_failed');
-  });
+  test.each(['?state=done', '?state=', '?kind=DROP%20TABLE', '?kind=', '?state=failed&state=pending'])(
+    '%s is 400',
+    async (query) => {
+      expectProblem(await root.get(`/api/jobs${query}`), 400, 'validation_failed');
+    },
+  );
 });
 
 describe('Running what is due', () => {
@@ -111,7 +121,10 @@ describe('Running what is due', () => {
     // A worker may be quicker to it than the request: then the next try.
     await until(async () => {
       const id = await insertJob('purge_recycle_bin');
-      const { json } = expectStatus(await root.post('/api/jobs/run-pending', { kinds: ['purge_recycle_bin'], wait_seconds: 20 }), 200);
+      const { json } = expectStatus(
+        await root.post('/api/jobs/run-pending', { kinds: ['purge_recycle_bin'], wait_seconds: 20 }),
+        200,
+      );
       expect(json).toEqual({ selected: expect.any(Number), succeeded: json['selected'], failed: 0, running: 0 });
       if (json['selected'] === 0) return false;
       return (await root.get(`/api/jobs/${id}`)).json['state'] === 'succeeded';
@@ -130,7 +143,10 @@ describe('Running what is due', () => {
   test('takes at most as many as it was told, and none that is not due', async () => {
     for (let i = 0; i < 3; i += 1) await insertJob('nobody_works_that');
     await insertJob('nobody_works_that', { run_after: new Date(Date.now() + 3_600_000) });
-    const run = async (body: Json): Promise<number> => expectStatus(await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_that'], ...body }), 200).json['selected'];
+    const run = async (body: Json): Promise<number> =>
+      expectStatus(await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_that'], ...body }), 200).json[
+        'selected'
+      ];
     expect(await run({ limit: 2 })).toBe(2);
     expect(await run({})).toBe(3);
     await database.query(`delete from jobs.jobs where kind = 'nobody_works_that'`);
@@ -155,7 +171,10 @@ describe('Running what is due', () => {
 describe('Retrying', () => {
   test('a failed job runs again and succeeds', async () => {
     const id = await insertFailed('purge_recycle_bin');
-    expect((await root.get(`/api/jobs/${id}`)).json).toMatchObject({ state: 'failed', error: { code: 'unavailable', detail: 'It did not work.' } });
+    expect((await root.get(`/api/jobs/${id}`)).json).toMatchObject({
+      state: 'failed',
+      error: { code: 'unavailable', detail: 'It did not work.' },
+    });
     const { json } = expectStatus(await root.post(`/api/jobs/${id}/retry`), 200);
     expect(json).toMatchObject({ id, state: 'pending', finished_at: null });
     const done = await until(async () => {

@@ -5,7 +5,16 @@ import { admin } from '@stowage/tests/support/contract';
 import { expectProblem, pointersOf } from '@stowage/tests/support/problems';
 import { unknownId } from '@stowage/tests/support/routes';
 import { uniqueName } from '@stowage/tests/support/system';
-import { at, byBytes, childNames, expectDirectory, expectFile, inBatches, readDirectory, readPages } from '@stowage/tests/support/tree';
+import {
+  at,
+  byBytes,
+  childNames,
+  expectDirectory,
+  expectFile,
+  inBatches,
+  readDirectory,
+  readPages,
+} from '@stowage/tests/support/tree';
 
 let client: Client;
 
@@ -29,7 +38,11 @@ describe('a listing', () => {
     const directory = await client.makeDirectory('d', id);
     const file = await client.putFile('f', 'content', { directory: id });
     const answer = expectStatus(await client.get(listOf(id)), 200);
-    expect(answer.json).toEqual({ directory: await readDirectory(client, id), items: [directory, file], next_cursor: null });
+    expect(answer.json).toEqual({
+      directory: await readDirectory(client, id),
+      items: [directory, file],
+      next_cursor: null,
+    });
     expectDirectory(answer.json['directory']);
     expectDirectory(at(answer.json['items'], 0), { parent_id: id });
     expectFile(at(answer.json['items'], 1), { directory_id: id });
@@ -49,7 +62,10 @@ describe('a listing', () => {
     const id = await freshDirectory();
     const inner = await client.makeDirectory('inner', id);
     await client.makeDirectory('deeper', inner['id']);
-    const [gone, goneFile] = [await client.makeDirectory('gone', id), await client.putFile('gone.txt', 'x', { directory: id })];
+    const [gone, goneFile] = [
+      await client.makeDirectory('gone', id),
+      await client.putFile('gone.txt', 'x', { directory: id }),
+    ];
     expectStatus(await client.delete(`/api/directories/${gone['id']}`), 200);
     expectStatus(await client.delete(`/api/files/${goneFile['id']}`), 200);
     expect(await childNames(client, id)).toEqual(['inner']);
@@ -63,15 +79,27 @@ describe('a listing', () => {
     const { json } = expectStatus(await client.get(listOf(id)), 200);
     expect(json['directory']).toEqual(entry);
     const times = { state: 'recycled', deleted_at: entry['deleted_at'], purge_at: entry['purge_at'] };
-    expect(json['items']).toEqual([expect.objectContaining({ name: 'd', ...times }), expect.objectContaining({ name: 'f', ...times })]);
+    expect(json['items']).toEqual([
+      expect.objectContaining({ name: 'd', ...times }),
+      expect.objectContaining({ name: 'f', ...times }),
+    ]);
   });
 
-  test.each(['sort=nothing', 'sort=', 'sort=Name', 'order=down', 'order=', 'kind=link', 'kind=', 'sort=name&sort=size', 'sort[]=name', 'page=2', 'offset=5'])(
-    'refuses ?%s',
-    async (query) => {
-      expectProblem(await client.get(listOf('root', `?${query}`)), 400, 'validation_failed');
-    },
-  );
+  test.each([
+    'sort=nothing',
+    'sort=',
+    'sort=Name',
+    'order=down',
+    'order=',
+    'kind=link',
+    'kind=',
+    'sort=name&sort=size',
+    'sort[]=name',
+    'page=2',
+    'offset=5',
+  ])('refuses ?%s', async (query) => {
+    expectProblem(await client.get(listOf('root', `?${query}`)), 400, 'validation_failed');
+  });
 });
 
 describe('the order', () => {
@@ -94,7 +122,10 @@ describe('the order', () => {
     for (const { name, size } of files) made.push(await client.putFile(name, 'x'.repeat(size), { directory: id }));
     for (const name of directoryNames) made.push(await client.makeDirectory(name, id));
     for (const name of ['B', 'zebra', 'a', '10']) {
-      const one = at(made.filter((node) => node['name'] === name), 0);
+      const one = at(
+        made.filter((node) => node['name'] === name),
+        0,
+      );
       const path = `/api/${one['kind'] === 'file' ? 'files' : 'directories'}/${one['id']}/rename`;
       expectStatus(await client.post(path, { name: `${name}.` }), 200);
       made[made.indexOf(one)] = expectStatus(await client.post(path, { name }), 200).json;
@@ -105,7 +136,10 @@ describe('the order', () => {
     namesOf(made.filter((node) => node['kind'] === kind).toSorted((a, b) => sign * compare(a, b)));
   const byName = (a: Json, b: Json): number => byBytes(a['name'], b['name']);
   const byId = (a: Json, b: Json): number => byBytes(a['id'], b['id']);
-  const by = (field: string) => (a: Json, b: Json): number => (a[field] < b[field] ? -1 : a[field] > b[field] ? 1 : byId(a, b));
+  const by =
+    (field: string) =>
+    (a: Json, b: Json): number =>
+      a[field] < b[field] ? -1 : a[field] > b[field] ? 1 : byId(a, b);
 
   test('is directories first, then files, each by name, where nothing is said', async () => {
     expect(await childNames(client, id)).toEqual([...expected('directory', byName, 1), ...expected('file', byName, 1)]);
@@ -119,19 +153,24 @@ describe('the order', () => {
   ];
   const orders = sorts.flatMap((sort) => ['asc', 'desc'].map((order) => ({ ...sort, order })));
 
-  test.each(orders)('by $sort $order holds over all pages, directories first, and for each kind alone', async (wanted) => {
-    const sign = wanted.order === 'asc' ? 1 : -1;
-    const directories = expected('directory', wanted.directories, sign);
-    const filesInOrder = expected('file', wanted.files, sign);
-    const query = `?sort=${wanted.sort}&order=${wanted.order}`;
-    for (const limit of [1, 2, 7, directories.length, 1000]) {
-      const { items, pages } = await readPages(client, listOf(id, `${query}&limit=${limit}`));
-      expect(namesOf(items)).toEqual([...directories, ...filesInOrder]);
-      expect(pages.map((page) => page.length)).toEqual(pageLengths(items.length, limit));
-    }
-    expect(namesOf((await readPages(client, listOf(id, `${query}&kind=directory&limit=3`))).items)).toEqual(directories);
-    expect(namesOf((await readPages(client, listOf(id, `${query}&kind=file&limit=3`))).items)).toEqual(filesInOrder);
-  });
+  test.each(orders)(
+    'by $sort $order holds over all pages, directories first, and for each kind alone',
+    async (wanted) => {
+      const sign = wanted.order === 'asc' ? 1 : -1;
+      const directories = expected('directory', wanted.directories, sign);
+      const filesInOrder = expected('file', wanted.files, sign);
+      const query = `?sort=${wanted.sort}&order=${wanted.order}`;
+      for (const limit of [1, 2, 7, directories.length, 1000]) {
+        const { items, pages } = await readPages(client, listOf(id, `${query}&limit=${limit}`));
+        expect(namesOf(items)).toEqual([...directories, ...filesInOrder]);
+        expect(pages.map((page) => page.length)).toEqual(pageLengths(items.length, limit));
+      }
+      expect(namesOf((await readPages(client, listOf(id, `${query}&kind=directory&limit=3`))).items)).toEqual(
+        directories,
+      );
+      expect(namesOf((await readPages(client, listOf(id, `${query}&kind=file&limit=3`))).items)).toEqual(filesInOrder);
+    },
+  );
 });
 
 /** Full pages and a rest: never an empty one at the end. */
@@ -171,7 +210,8 @@ describe('pages', () => {
 
   test('answer the same cursor the same way again', async () => {
     const { next_cursor: cursor } = expectStatus(await client.get(listOf(id, '?limit=7')), 200).json;
-    const read = async (): Promise<string[]> => namesOf((await client.get(listOf(id, `?limit=7&cursor=${cursor}`))).json['items']);
+    const read = async (): Promise<string[]> =>
+      namesOf((await client.get(listOf(id, `?limit=7&cursor=${cursor}`))).json['items']);
     expect(await read()).toEqual(all.slice(7, 14));
     expect(await read()).toEqual(all.slice(7, 14));
   });
@@ -189,7 +229,8 @@ describe('pages', () => {
       for (const query of Object.keys(cursors)) {
         const answer = await client.get(listOf(id, `${query}&cursor=${encodeURIComponent(cursor)}`));
         if (query === made) expectStatus(answer, 200);
-        else if (answer.status !== 400 || pointersOf(answer.json)[0] !== '?cursor') wrong.push(`${made} in ${query}: ${answer.status}`);
+        else if (answer.status !== 400 || pointersOf(answer.json)[0] !== '?cursor')
+          wrong.push(`${made} in ${query}: ${answer.status}`);
       }
     }
     expect(wrong).toEqual([]);
@@ -199,7 +240,14 @@ describe('pages', () => {
 });
 
 describe('while rows come and go', () => {
-  const orders = ['sort=name', 'sort=name&order=desc', 'sort=created_at', 'sort=created_at&order=desc', 'sort=size', 'sort=size&order=desc'];
+  const orders = [
+    'sort=name',
+    'sort=name&order=desc',
+    'sort=created_at',
+    'sort=created_at&order=desc',
+    'sort=size',
+    'sort=size&order=desc',
+  ];
 
   test.each(orders)('%s skips and repeats none of the others', async (order) => {
     const id = await freshDirectory();
@@ -221,7 +269,10 @@ describe('while rows come and go', () => {
       for (const name of doomed) {
         if (!name) continue;
         if (passing.includes(name)) passing.splice(passing.indexOf(name), 1);
-        for (const [path, key] of [['files', name], ['directories', `d${name}`]]) {
+        for (const [path, key] of [
+          ['files', name],
+          ['directories', `d${name}`],
+        ]) {
           await client.delete(`/api/${path}/${made.get(key ?? '') ?? ''}`);
         }
       }

@@ -38,17 +38,40 @@ describe.each(lists)('%s', (list) => {
     expect(json['items'].length).toBeLessThanOrEqual(Number(query.slice(6)));
   });
 
-  test.each(['limit=0', 'limit=1001', 'limit=-1', 'limit=abc', 'limit=1.5', 'limit=', 'limit=1e9', 'limit=NaN', 'limit=1%00', 'limit=5&limit=6', 'limit[]=5', 'limit=true', 'limit=9007199254740993'])(
-    'refuses %s',
-    async (query) => {
-      const problem = expectProblem(await root.get(withQuery(list, query)), 400, 'validation_failed');
-      expect(pointersOf(problem)[0]).toMatch(/^\?limit/);
-    },
-  );
+  test.each([
+    'limit=0',
+    'limit=1001',
+    'limit=-1',
+    'limit=abc',
+    'limit=1.5',
+    'limit=',
+    'limit=1e9',
+    'limit=NaN',
+    'limit=1%00',
+    'limit=5&limit=6',
+    'limit[]=5',
+    'limit=true',
+    'limit=9007199254740993',
+  ])('refuses %s', async (query) => {
+    const problem = expectProblem(await root.get(withQuery(list, query)), 400, 'validation_failed');
+    expect(pointersOf(problem)[0]).toMatch(/^\?limit/);
+  });
 
   test('refuses cursors that it did not give', async () => {
     const far = '9999-12-31T23:59:59.999Z';
-    const values = ['x', '', 'a\u0000b', '-1', '1e999', unknownId, far, `${far}\u0000`, "'; select 1", '\ud800', '999999999999999999999'];
+    const values = [
+      'x',
+      '',
+      'a\u0000b',
+      '-1',
+      '1e999',
+      unknownId,
+      far,
+      `${far}\u0000`,
+      "'; select 1",
+      '\ud800',
+      '999999999999999999999',
+    ];
     const forged = [
       'nonsense',
       '!!!',
@@ -100,9 +123,15 @@ describe('Pages', () => {
     expect(first['items'].map((item: { name: string }) => item.name)).toEqual(['b', 'd']);
     for (const name of ['a', 'c', 'e']) await root.makeDirectory(name, id);
     expectStatus(await root.delete(`/api/directories/${made.get('d')}`), 200);
-    const second = expectStatus(await root.get(`/api/directories/${id}/children?limit=2&cursor=${first['next_cursor']}`), 200).json;
+    const second = expectStatus(
+      await root.get(`/api/directories/${id}/children?limit=2&cursor=${first['next_cursor']}`),
+      200,
+    ).json;
     expect(second['items'].map((item: { name: string }) => item.name)).toEqual(['e', 'f']);
-    const third = expectStatus(await root.get(`/api/directories/${id}/children?limit=2&cursor=${second['next_cursor']}`), 200).json;
+    const third = expectStatus(
+      await root.get(`/api/directories/${id}/children?limit=2&cursor=${second['next_cursor']}`),
+      200,
+    ).json;
     expect(third['items'].map((item: { name: string }) => item.name)).toEqual(['h']);
     expect(third['next_cursor']).toBeNull();
   });

@@ -23,12 +23,28 @@ async function freshDirectory(): Promise<string> {
 
 /** Each way to give a node a name; `make` sets the scene once, and `name` may be called again and again. */
 const ways: { way: string; pointer: string; make: () => Promise<(name: string) => Promise<Answer>> }[] = [
-  { way: 'making a directory', pointer: '/name', make: async () => (name) => client.post('/api/directories', { parent_id: home, name }) },
-  { way: 'renaming a directory', pointer: '/name', make: () => onDirectory((id, name) => client.post(`${id}/rename`, { name })) },
-  { way: 'moving a directory', pointer: '/name', make: () => onDirectory((id, name, parent) => client.post(`${id}/move`, { parent_id: parent, name })) },
+  {
+    way: 'making a directory',
+    pointer: '/name',
+    make: async () => (name) => client.post('/api/directories', { parent_id: home, name }),
+  },
+  {
+    way: 'renaming a directory',
+    pointer: '/name',
+    make: () => onDirectory((id, name) => client.post(`${id}/rename`, { name })),
+  },
+  {
+    way: 'moving a directory',
+    pointer: '/name',
+    make: () => onDirectory((id, name, parent) => client.post(`${id}/move`, { parent_id: parent, name })),
+  },
   { way: 'restoring a directory', pointer: '/name', make: () => onRecycled('directory') },
   { way: 'renaming a file', pointer: '/name', make: () => onFile((id, name) => client.post(`${id}/rename`, { name })) },
-  { way: 'moving a file', pointer: '/name', make: () => onFile((id, name, parent) => client.post(`${id}/move`, { directory_id: parent, name })) },
+  {
+    way: 'moving a file',
+    pointer: '/name',
+    make: () => onFile((id, name, parent) => client.post(`${id}/move`, { directory_id: parent, name })),
+  },
   { way: 'restoring a file', pointer: '/name', make: () => onRecycled('file') },
   { way: 'finalizing an upload', pointer: '/filename', make: onUpload },
 ];
@@ -67,7 +83,8 @@ describe.each(ways)('$way', ({ pointer, make }) => {
     for (const name of badNames) {
       const answer = await give(name);
       const refused = answer.status === 400 && answer.json['code'] === 'validation_failed';
-      if (!refused || pointersOf(answer.json)[0] !== pointer) wrong.push(`${JSON.stringify(name).slice(0, 40)}: ${answer.status} ${answer.bytes}`);
+      if (!refused || pointersOf(answer.json)[0] !== pointer)
+        wrong.push(`${JSON.stringify(name).slice(0, 40)}: ${answer.status} ${answer.bytes}`);
     }
     expect(wrong).toEqual([]);
   });
@@ -81,15 +98,18 @@ describe.each(ways)('$way', ({ pointer, make }) => {
   });
 });
 
-describe.each(ways.filter(({ way }) => way !== 'finalizing an upload' && way !== 'making a directory'))('$way', ({ make }) => {
-  test('takes every good name as it is, and every decomposed one composed (T73)', async () => {
-    const give = await make();
-    const taken: [string, string][] = [];
-    const all = [...goodNames.map((name) => [name, name] as const), ...decomposedNames];
-    for (const [name] of all) taken.push([name, expectStatus(await give(name), 200).json['name']]);
-    expect(taken).toEqual(all);
-  });
-});
+describe.each(ways.filter(({ way }) => way !== 'finalizing an upload' && way !== 'making a directory'))(
+  '$way',
+  ({ make }) => {
+    test('takes every good name as it is, and every decomposed one composed (T73)', async () => {
+      const give = await make();
+      const taken: [string, string][] = [];
+      const all = [...goodNames.map((name) => [name, name] as const), ...decomposedNames];
+      for (const [name] of all) taken.push([name, expectStatus(await give(name), 200).json['name']]);
+      expect(taken).toEqual(all);
+    });
+  },
+);
 
 describe('good names', () => {
   test('are kept byte for byte, beside each other, as directories and as files', async () => {
@@ -103,7 +123,8 @@ describe('good names', () => {
     expect(put.map((file) => file['name'])).toEqual(distinct);
     expect(await childNames(client, files)).toEqual(distinct);
     const home = await readDirectory(client, files);
-    for (const file of put) expect((await readFile(client, file['id']))['path']).toBe(`${home['path']}/${file['name']}`);
+    for (const file of put)
+      expect((await readFile(client, file['id']))['path']).toBe(`${home['path']}/${file['name']}`);
   });
 });
 
@@ -113,7 +134,8 @@ describe('an upload', () => {
     for (const name of badNames.filter((name) => name.isWellFormed() && Buffer.byteLength(name) < 5_000)) {
       const answer = await createUpload(client, { length: 1, metadata: { filename: name, directory_id: home } });
       // An empty value is as good as none: the name may come with finalize.
-      if (name === '' ? ![201, 400].includes(answer.status) : answer.status !== 400) wrong.push(`${JSON.stringify(name)}: ${answer.status}`);
+      if (name === '' ? ![201, 400].includes(answer.status) : answer.status !== 400)
+        wrong.push(`${JSON.stringify(name)}: ${answer.status}`);
     }
     expect(wrong).toEqual([]);
   });
@@ -139,7 +161,18 @@ test('a lone surrogate as a \\u escape, and bytes that are no UTF-8, are 400', a
       body,
     });
   const bodyOf = (escape: string): string => `{"parent_id":"${home}","name":"${uniqueName()}${escape}"}`;
-  for (const escape of ['\\ud800', '\\udc00', '\\ud800x', '\\udc00\\ud800', '\\uD83D', '\\u0000', '\\u202e', '\\u002f', '\\u000a', '\\u0020']) {
+  for (const escape of [
+    '\\ud800',
+    '\\udc00',
+    '\\ud800x',
+    '\\udc00\\ud800',
+    '\\uD83D',
+    '\\u0000',
+    '\\u202e',
+    '\\u002f',
+    '\\u000a',
+    '\\u0020',
+  ]) {
     expectProblem(await send(bodyOf(escape)), 400, 'validation_failed');
   }
   for (const bytes of ['ff', 'eda080', 'c0af', 'c3']) {
@@ -154,7 +187,11 @@ describe('one namespace for directories and files', () => {
   test('a directory and a file can not have one name', async () => {
     const parent = await freshDirectory();
     await client.putFile('taken', 'x', { directory: parent });
-    const problem = expectProblem(await client.post('/api/directories', { parent_id: parent, name: 'taken' }), 409, 'name_conflict');
+    const problem = expectProblem(
+      await client.post('/api/directories', { parent_id: parent, name: 'taken' }),
+      409,
+      'name_conflict',
+    );
     expect(problem['conflicting_kind']).toBe('file');
     await client.makeDirectory('also', parent);
     const upload = await completeUpload(client, Buffer.from('y'), { filename: 'also', directory_id: parent });
@@ -164,7 +201,9 @@ describe('one namespace for directories and files', () => {
 
   test('the composed and the decomposed form of a name are one (T74)', async () => {
     const parent = await freshDirectory();
-    for (const [given, kept] of decomposedNames.filter(([, kept], n, all) => all.findIndex((one) => one[1] === kept) === n)) {
+    for (const [given, kept] of decomposedNames.filter(
+      ([, kept], n, all) => all.findIndex((one) => one[1] === kept) === n,
+    )) {
       expect((await client.makeDirectory(given, parent))['name']).toBe(kept);
       for (const name of [given, kept, kept.normalize('NFD')]) {
         if (Buffer.byteLength(name) > 1_000) continue;
@@ -177,7 +216,26 @@ describe('one namespace for directories and files', () => {
 
   test('names that only look alike, or differ in case, are different ones (T74)', async () => {
     const parent = await freshDirectory();
-    const names = ['readme', 'README', 'Readme', 'fi', 'ﬁ', 'a', 'а', 'ａ', 'ss', 'ß', 'ẞ', 'i', 'ı', 'İ', '1', '１', 'x', 'x\u200b'];
+    const names = [
+      'readme',
+      'README',
+      'Readme',
+      'fi',
+      'ﬁ',
+      'a',
+      'а',
+      'ａ',
+      'ss',
+      'ß',
+      'ẞ',
+      'i',
+      'ı',
+      'İ',
+      '1',
+      '１',
+      'x',
+      'x\u200b',
+    ];
     for (const name of names) await client.makeDirectory(name, parent);
     expect((await childNames(client, parent)).sort()).toEqual([...names].sort());
   });
@@ -206,7 +264,11 @@ describe('the next free name', () => {
     const parent = await freshDirectory();
     await client.putFile(name, '1', { directory: parent });
     for (const expected of [second, third]) {
-      const upload = await completeUpload(client, Buffer.from('2'), { filename: name, directory_id: parent, on_conflict: 'rename' });
+      const upload = await completeUpload(client, Buffer.from('2'), {
+        filename: name,
+        directory_id: parent,
+        on_conflict: 'rename',
+      });
       expect(expectStatus(await finalize(client, upload), 201).json['name']).toBe(expected);
     }
   });
@@ -215,7 +277,8 @@ describe('the next free name', () => {
     const parent = await freshDirectory();
     for (const name of ['n', 'n (2)', 'n (4)']) await client.makeDirectory(name, parent);
     await client.putFile('n (3)', 'x', { directory: parent });
-    const next = (): Promise<Answer> => client.post('/api/directories', { parent_id: parent, name: 'n', on_conflict: 'rename' });
+    const next = (): Promise<Answer> =>
+      client.post('/api/directories', { parent_id: parent, name: 'n', on_conflict: 'rename' });
     const made = expectStatus(await next(), 201).json;
     expect(made['name']).toBe('n (5)');
     expectStatus(await client.delete(`/api/directories/${made['id']}`), 200);
@@ -229,7 +292,10 @@ describe('the next free name', () => {
       await client.makeDirectory(name, parent);
       const made: string[] = [];
       for (let n = 2; n <= 11; n += 1) {
-        const { json } = expectStatus(await client.post('/api/directories', { parent_id: parent, name, on_conflict: 'rename' }), 201);
+        const { json } = expectStatus(
+          await client.post('/api/directories', { parent_id: parent, name, on_conflict: 'rename' }),
+          201,
+        );
         made.push(json['name']);
         expect(Buffer.byteLength(json['name'])).toBeLessThanOrEqual(255);
         expect(json['name'].isWellFormed()).toBe(true);
@@ -245,7 +311,10 @@ describe('the next free name', () => {
     const taken = ['100%', '100x (2)', '100% (3)', 'a_b', 'axb (2)', '_', '__ (2)', '%', '%% (2)', '\\%', '\\\\% (2)'];
     for (const name of taken) await client.makeDirectory(name, parent);
     for (const name of ['100%', 'a_b', '_', '%', '\\%']) {
-      const { json } = expectStatus(await client.post('/api/directories', { parent_id: parent, name, on_conflict: 'rename' }), 201);
+      const { json } = expectStatus(
+        await client.post('/api/directories', { parent_id: parent, name, on_conflict: 'rename' }),
+        201,
+      );
       expect(json['name']).toBe(`${name} (2)`);
     }
     expectProblem(await client.post('/api/directories', { parent_id: parent, name: '%' }), 409, 'name_conflict');
@@ -258,7 +327,9 @@ test('a directory named % or _ is recycled, restored and moved without its neigh
   const names = ['%', '_', 'ab', '%ab', '_b', 'a%'];
   const made: Json[] = [];
   for (const name of names) made.push(await client.makeDirectory(name, parent));
-  const files = await inBatches(made, (directory) => client.putFile('f', directory['name'], { directory: directory['id'] }));
+  const files = await inBatches(made, (directory) =>
+    client.putFile('f', directory['name'], { directory: directory['id'] }),
+  );
   for (const [n, directory] of made.entries()) {
     expectStatus(await client.delete(`/api/directories/${directory['id']}`), 200);
     const states = await inBatches(files, async (file) => (await readFile(client, file['id']))['state']);

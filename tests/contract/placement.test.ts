@@ -52,7 +52,11 @@ function expectBroken(received: Received, bytes: Buffer, first: number, end: num
 }
 
 /** Expects a 503 in place of content, through and through. */
-async function expectUnavailable({ file }: Stored, view = 'download', headers: Record<string, string> = {}): Promise<void> {
+async function expectUnavailable(
+  { file }: Stored,
+  view = 'download',
+  headers: Record<string, string> = {},
+): Promise<void> {
   const answer = await client.get(`/api/files/${file['id']}/${view}`, headers);
   expectProblem(answer, 503, 'unavailable');
   expectRetryAfter(answer);
@@ -109,25 +113,32 @@ describe('a bit that turned on the disk', () => {
     await expectUnavailable(stored, 'download', { range: 'bytes=0-0' });
   });
 
-  test.each(places)('%s does not come through a range that touches its chunk, and not through the others', async (_what, position) => {
-    const stored = await store();
-    await flipBit(stored.blob, position);
-    const bad = chunkStart(position);
-    const good = [0, 1, 2, 3].map((chunk) => chunk * mebibyte).filter((start) => start !== bad);
-    for (const start of good) {
-      const end = Math.min(start + mebibyte, size);
-      for (const [first, last] of [[start, end - 1], [start, start], [end - 1, end - 1]] as const) {
-        const received = await read(stored, `bytes=${first}-${last}`, 'stream');
-        expect([received.status, received.whole]).toEqual([206, true]);
-        expect(sha256(received.bytes)).toBe(sha256(stored.bytes.subarray(first, last + 1)));
+  test.each(places)(
+    '%s does not come through a range that touches its chunk, and not through the others',
+    async (_what, position) => {
+      const stored = await store();
+      await flipBit(stored.blob, position);
+      const bad = chunkStart(position);
+      const good = [0, 1, 2, 3].map((chunk) => chunk * mebibyte).filter((start) => start !== bad);
+      for (const start of good) {
+        const end = Math.min(start + mebibyte, size);
+        for (const [first, last] of [
+          [start, end - 1],
+          [start, start],
+          [end - 1, end - 1],
+        ] as const) {
+          const received = await read(stored, `bytes=${first}-${last}`, 'stream');
+          expect([received.status, received.whole]).toEqual([206, true]);
+          expect(sha256(received.bytes)).toBe(sha256(stored.bytes.subarray(first, last + 1)));
+        }
       }
-    }
-    expect((await readJson(client, stored.file['id']))['placement']['state']).toBe('satisfied');
-    // A byte of the bad chunk that is itself right is not believed either.
-    const other = position === bad ? Math.min(bad + 1, size - 1) : bad;
-    await expectUnavailable(stored, 'stream', { range: `bytes=${other}-${other}` });
-    await expectBad(stored, 'corrupt');
-  });
+      expect((await readJson(client, stored.file['id']))['placement']['state']).toBe('satisfied');
+      // A byte of the bad chunk that is itself right is not believed either.
+      const other = position === bad ? Math.min(bad + 1, size - 1) : bad;
+      await expectUnavailable(stored, 'stream', { range: `bytes=${other}-${other}` });
+      await expectBad(stored, 'corrupt');
+    },
+  );
 
   test('breaks a range that runs into its chunk', async () => {
     const stored = await store();
@@ -183,7 +194,10 @@ describe('a blob that is not what it was', () => {
     ['a link to a secret (T12)', async ({ blob }) => void (await unlink(blob), await symlink('/etc/passwd', blob))],
     ['a link to nothing', async ({ blob }) => void (await unlink(blob), await symlink('/nothing/here', blob))],
     ['a link to itself', async ({ blob }) => void (await unlink(blob), await symlink(blob, blob))],
-    ['a link to its own true content (T12)', async ({ blob }) => void (await rename(blob, `${blob}.moved`), await symlink(`${blob}.moved`, blob))],
+    [
+      'a link to its own true content (T12)',
+      async ({ blob }) => void (await rename(blob, `${blob}.moved`), await symlink(`${blob}.moved`, blob)),
+    ],
   ];
 
   test.each(cases)('%s is not served: 503 before the first byte, and it is missing', async (_what, damage) => {
@@ -279,8 +293,13 @@ describe('a disk that went away and came back', () => {
     await unmounted(async () => {
       await flipBit(stored.blob, mebibyte - 1);
       expect((await read(stored)).status).toBe(503);
-      expect((await readJson(client, stored.file['id']))['placement']).toMatchObject({ state: 'lost', replicas: [{ state: 'corrupt' }] });
-      const job = await until(async () => (await jobsOf(stored)).find((one) => one['attempt'] > 0 && one['error']) ?? null);
+      expect((await readJson(client, stored.file['id']))['placement']).toMatchObject({
+        state: 'lost',
+        replicas: [{ state: 'corrupt' }],
+      });
+      const job = await until(
+        async () => (await jobsOf(stored)).find((one) => one['attempt'] > 0 && one['error']) ?? null,
+      );
       expect(job).toMatchObject({ state: 'pending', error: { code: 'unavailable' } });
       await flipBit(stored.blob, mebibyte - 1);
     });

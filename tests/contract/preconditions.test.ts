@@ -17,8 +17,18 @@ beforeAll(async () => {
 
 /** The two kinds of things that have versions, and how one is made. */
 const kinds = [
-  { kind: 'directory', base: '/api/directories', make: () => root.makeDirectory(uniqueName(), home), target: 'parent_id' },
-  { kind: 'file', base: '/api/files', make: () => root.putFile(uniqueName(), 'x', { directory: home }), target: 'directory_id' },
+  {
+    kind: 'directory',
+    base: '/api/directories',
+    make: () => root.makeDirectory(uniqueName(), home),
+    target: 'parent_id',
+  },
+  {
+    kind: 'file',
+    base: '/api/files',
+    make: () => root.putFile(uniqueName(), 'x', { directory: home }),
+    target: 'directory_id',
+  },
 ];
 
 describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
@@ -43,7 +53,11 @@ describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
     const headers = { 'if-match': stale };
     const other = await root.makeDirectory(uniqueName(), home);
     expectProblem(await rename(made, stale), 412, 'precondition_failed');
-    expectProblem(await root.post(`${base}/${made['id']}/move`, { [target]: other['id'] }, headers), 412, 'precondition_failed');
+    expectProblem(
+      await root.post(`${base}/${made['id']}/move`, { [target]: other['id'] }, headers),
+      412,
+      'precondition_failed',
+    );
     expectProblem(await root.delete(`${base}/${made['id']}`, headers), 412, 'precondition_failed');
     const { placement: _placement, ...after } = expectStatus(await get(made), 200).json;
     expect(after).toEqual(now);
@@ -51,15 +65,25 @@ describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
 
   test('the present version lets each change through', async () => {
     const made = await make();
-    const tag = async (): Promise<Record<string, string>> => ({ 'if-match': (await get(made)).headers.get('etag') ?? '' });
+    const tag = async (): Promise<Record<string, string>> => ({
+      'if-match': (await get(made)).headers.get('etag') ?? '',
+    });
     const other = await root.makeDirectory(uniqueName(), home);
     expectStatus(await root.post(`${base}/${made['id']}/rename`, { name: uniqueName() }, await tag()), 200);
     expectStatus(await root.post(`${base}/${made['id']}/move`, { [target]: other['id'] }, await tag()), 200);
     expectStatus(await root.delete(`${base}/${made['id']}`, await tag()), 200);
-    expectProblem(await root.post(`${base}/${made['id']}/restore`, {}, { 'if-match': '"0"' }), 412, 'precondition_failed');
+    expectProblem(
+      await root.post(`${base}/${made['id']}/restore`, {}, { 'if-match': '"0"' }),
+      412,
+      'precondition_failed',
+    );
     expectStatus(await root.post(`${base}/${made['id']}/restore`, {}, await tag()), 200);
     expectStatus(await root.delete(`${base}/${made['id']}`, await tag()), 200);
-    expectProblem(await root.delete(`${base}/${made['id']}?permanent=true`, { 'if-match': '"0"' }), 412, 'precondition_failed');
+    expectProblem(
+      await root.delete(`${base}/${made['id']}?permanent=true`, { 'if-match': '"0"' }),
+      412,
+      'precondition_failed',
+    );
     expectStatus(await root.delete(`${base}/${made['id']}?permanent=true`, await tag()), 204);
   });
 
@@ -92,7 +116,11 @@ describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
     const answer = await sendOdd(baseUrl(), {
       method: 'POST',
       path: `${base}/${made['id']}/rename`,
-      headers: [['Authorization', `Bearer ${root.token}`], ['Content-Type', 'application/json'], ['If-Match', header(made['version'])]],
+      headers: [
+        ['Authorization', `Bearer ${root.token}`],
+        ['Content-Type', 'application/json'],
+        ['If-Match', header(made['version'])],
+      ],
       body: JSON.stringify({ name: uniqueName() }),
     });
     expectProblem(answer, 412, 'precondition_failed');
@@ -104,7 +132,12 @@ describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
     const answer = await sendOdd(baseUrl(), {
       method: 'POST',
       path: `${base}/${made['id']}/rename`,
-      headers: [['Authorization', `Bearer ${root.token}`], ['Content-Type', 'application/json'], ['If-Match', '"99"'], ['If-Match', `"${made['version']}"`]],
+      headers: [
+        ['Authorization', `Bearer ${root.token}`],
+        ['Content-Type', 'application/json'],
+        ['If-Match', '"99"'],
+        ['If-Match', `"${made['version']}"`],
+      ],
       body: JSON.stringify({ name: uniqueName() }),
     });
     expectStatus(answer, 200);
@@ -112,7 +145,11 @@ describe.each(kinds)('If-Match on a $kind', ({ base, make, target }) => {
 
   test('what is not there is 404, whatever is asked of it', async () => {
     expectProblem(await root.post(`${base}/${unknownId}/rename`, { name: 'a' }, { 'if-match': '*' }), 404, 'not_found');
-    expectProblem(await root.post(`${base}/${unknownId}/rename`, { name: 'a' }, { 'if-match': '"1"' }), 404, 'not_found');
+    expectProblem(
+      await root.post(`${base}/${unknownId}/rename`, { name: 'a' }, { 'if-match': '"1"' }),
+      404,
+      'not_found',
+    );
   });
 
   test('of two changes meant for one version, one comes through', async () => {

@@ -8,7 +8,8 @@ import { blackPng, manyPagesGif, noisePicture } from '@stowage/tests/support/sam
 import { uniqueName } from '@stowage/tests/support/system';
 
 const limitMs = 15_000;
-const script = '<svg xmlns="http://www.w3.org/2000/svg"><script>fetch("/api/auth/me")</script><image href="http://127.0.0.1:1/x"/></svg>';
+const script =
+  '<svg xmlns="http://www.w3.org/2000/svg"><script>fetch("/api/auth/me")</script><image href="http://127.0.0.1:1/x"/></svg>';
 const entities = `<?xml version="1.0"?><!DOCTYPE svg [<!ENTITY a "${'x'.repeat(100)}"><!ENTITY b "${'&a;'.repeat(100)}">]><svg xmlns="http://www.w3.org/2000/svg">&b;</svg>`;
 
 /** Files that were made to hurt who looks into them, and how their previews are refused. */
@@ -16,10 +17,28 @@ const bombs: [what: string, name: string, status: number, code: string, make: ()
   ['a PNG of 20,000 by 20,000', 'a.png', 422, 'unprocessable', async () => blackPng(20_000, 20_000)],
   ['a PNG that says it is 65,535 by 65,535', 'a.png', 422, 'unprocessable', async () => blackPng(65_535, 65_535, 1)],
   ['a PNG that is cut off', 'a.png', 422, 'unprocessable', async () => cutOff(await noisePicture(600, 600))],
-  ['a PNG of nothing but its signature', 'a.png', 422, 'unprocessable', async () => Buffer.concat([Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'), Buffer.alloc(100)])],
-  ['a picture whose bytes are wrong in the middle', 'a.png', 422, 'unprocessable', async () => spoilt(await noisePicture(600, 600))],
+  [
+    'a PNG of nothing but its signature',
+    'a.png',
+    422,
+    'unprocessable',
+    async () => Buffer.concat([Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'), Buffer.alloc(100)]),
+  ],
+  [
+    'a picture whose bytes are wrong in the middle',
+    'a.png',
+    422,
+    'unprocessable',
+    async () => spoilt(await noisePicture(600, 600)),
+  ],
   ['a GIF of 100,000 pages', 'a.gif', 422, 'unprocessable', async () => manyPagesGif(100_000)],
-  ['a JPEG that ends after its header', 'a.jpg', 422, 'unprocessable', async () => Buffer.from('ffd8ffe000104a46494600010100000100010000ffc00011084e204e20030122000211010311', 'hex')],
+  [
+    'a JPEG that ends after its header',
+    'a.jpg',
+    422,
+    'unprocessable',
+    async () => Buffer.from('ffd8ffe000104a46494600010100000100010000ffc00011084e204e20030122000211010311', 'hex'),
+  ],
   ['an SVG with a script', 'a.svg', 415, 'unsupported_media_type', async () => Buffer.from(script)],
   ['an SVG that says it is a PNG', 'a.png', 415, 'unsupported_media_type', async () => Buffer.from(`${script}\0`)],
   ['an SVG of entities', 'a.svg', 415, 'unsupported_media_type', async () => Buffer.from(entities)],
@@ -43,7 +62,8 @@ describe('files made to hurt (T25)', () => {
     home = (await client.makeDirectory(uniqueName('bombs')))['id'];
   });
 
-  const put = (name: string, bytes: Buffer): Promise<Json> => client.putFile(`${uniqueName()}-${name}`, bytes, { directory: home });
+  const put = (name: string, bytes: Buffer): Promise<Json> =>
+    client.putFile(`${uniqueName()}-${name}`, bytes, { directory: home });
   const preview = (file: Json): Promise<Answer> => client.get(`/api/files/${file['id']}/preview`);
 
   /** Answers of `work`, which must come in time, while the system answers others as ever. */
@@ -78,7 +98,10 @@ describe('files made to hurt (T25)', () => {
   });
 
   test('a picture with an archive behind it is a picture', async () => {
-    const file = await put('a.png', Buffer.concat([await noisePicture(64, 64), Buffer.from('504b0304140000000800', 'hex'), randomBytes(1_000)]));
+    const file = await put(
+      'a.png',
+      Buffer.concat([await noisePicture(64, 64), Buffer.from('504b0304140000000800', 'hex'), randomBytes(1_000)]),
+    );
     expect(expectStatus(await preview(file), 200).headers.get('content-type')).toBe('image/webp');
   });
 

@@ -38,7 +38,8 @@ async function pictureOf(answer: Answer): Promise<Metadata> {
 }
 
 describe('of a picture', () => {
-  const picture = (width: number, height: number): Sharp => sharp({ create: { width, height, channels: 3, background: '#884422' } });
+  const picture = (width: number, height: number): Sharp =>
+    sharp({ create: { width, height, channels: 3, background: '#884422' } });
 
   test.each([
     ['png', async () => picture(1_200, 600).png().toBuffer()],
@@ -60,7 +61,10 @@ describe('of a picture', () => {
     [2_048, 2_048, 1_024],
   ])('of size=%d is %d by %d', async (size, width, height) => {
     const file = await put('a.png', await picture(4_000, 2_000).png().toBuffer());
-    expect(await pictureOf(await preview(file, `?size=${size}`))).toMatchObject({ width, height: expect.closeTo(height, -0.5) });
+    expect(await pictureOf(await preview(file, `?size=${size}`))).toMatchObject({
+      width,
+      height: expect.closeTo(height, -0.5),
+    });
   });
 
   test('is never larger than the picture', async () => {
@@ -80,26 +84,48 @@ describe('of a picture', () => {
   test('stands upright, and carries none of its metadata', async () => {
     // Red above green as it is to be seen; orientation 6 stores it lying on its side.
     const upright = await sharp({ create: { width: 200, height: 400, channels: 3, background: '#00ff00' } })
-      .composite([{ input: await sharp({ create: { width: 200, height: 200, channels: 3, background: '#ff0000' } }).png().toBuffer(), top: 0, left: 0 }])
+      .composite([
+        {
+          input: await sharp({ create: { width: 200, height: 200, channels: 3, background: '#ff0000' } })
+            .png()
+            .toBuffer(),
+          top: 0,
+          left: 0,
+        },
+      ])
       .png()
       .toBuffer();
     const lying = sharp(await sharp(upright).rotate(270).png().toBuffer());
-    const bytes = await lying.withExif({ IFD0: { Copyright: 'somebody', Artist: 'secret place' } }).withMetadata({ orientation: 6 }).jpeg().toBuffer();
+    const bytes = await lying
+      .withExif({ IFD0: { Copyright: 'somebody', Artist: 'secret place' } })
+      .withMetadata({ orientation: 6 })
+      .jpeg()
+      .toBuffer();
     const file = await put('a.jpg', bytes);
     const answer = await preview(file);
     const metadata = await pictureOf(answer);
     expect([metadata.width, metadata.height]).toEqual([200, 400]);
-    expect([metadata.exif, metadata.orientation, metadata.icc, metadata.xmp]).toEqual([undefined, undefined, undefined, undefined]);
+    expect([metadata.exif, metadata.orientation, metadata.icc, metadata.xmp]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
     expect(answer.bytes.includes('secret place')).toBe(false);
     const { data, info } = await sharp(answer.bytes).removeAlpha().raw().toBuffer({ resolveWithObject: true });
-    const pixel = (x: number, y: number): number[] => [...data.subarray((y * info.width + x) * 3, (y * info.width + x) * 3 + 2)];
+    const pixel = (x: number, y: number): number[] => [
+      ...data.subarray((y * info.width + x) * 3, (y * info.width + x) * 3 + 2),
+    ];
     const [above, below] = [pixel(100, 50), pixel(100, 350)];
     expect((above[0] ?? 0) > 200 && (above[1] ?? 255) < 60).toBe(true);
     expect((below[1] ?? 0) > 200 && (below[0] ?? 255) < 60).toBe(true);
   });
 
   test('that moves is its first frame, still', async () => {
-    const frames = await sharp([await picture(40, 40).png().toBuffer(), await picture(40, 40).negate().png().toBuffer()], { join: { animated: true } })
+    const frames = await sharp(
+      [await picture(40, 40).png().toBuffer(), await picture(40, 40).negate().png().toBuffer()],
+      { join: { animated: true } },
+    )
       .gif({ delay: [100, 100] })
       .toBuffer();
     const metadata = await pictureOf(await preview(await put('a.gif', frames)));
@@ -120,8 +146,17 @@ describe('of a picture', () => {
   });
 
   test('to many at one moment', async () => {
-    const files = await Promise.all(Array.from({ length: 4 }, (_, n) => picture(300 + n, 200).png().toBuffer().then((bytes) => put('a.png', bytes))));
-    const answers = await Promise.all(Array.from({ length: 16 }, (_, n) => preview(files[n % 4] ?? {}, `?size=${64 + n}`)));
+    const files = await Promise.all(
+      Array.from({ length: 4 }, (_, n) =>
+        picture(300 + n, 200)
+          .png()
+          .toBuffer()
+          .then((bytes) => put('a.png', bytes)),
+      ),
+    );
+    const answers = await Promise.all(
+      Array.from({ length: 16 }, (_, n) => preview(files[n % 4] ?? {}, `?size=${64 + n}`)),
+    );
     for (const answer of answers) await pictureOf(answer);
   });
 });
@@ -160,11 +195,14 @@ describe('of text', () => {
     expect(textOf(await preview(await put(name, content))).toString()).toBe(content);
   });
 
-  test.each([kibibytes64 - 1, kibibytes64, kibibytes64 + 1, 300_000])('of %d bytes is its first 64 KiB', async (size) => {
-    const content = 'abcdefghij\n'.repeat(Math.ceil(size / 11)).slice(0, size);
-    const bytes = textOf(await preview(await put('long.txt', content)));
-    expect(bytes.toString()).toBe(content.slice(0, kibibytes64));
-  });
+  test.each([kibibytes64 - 1, kibibytes64, kibibytes64 + 1, 300_000])(
+    'of %d bytes is its first 64 KiB',
+    async (size) => {
+      const content = 'abcdefghij\n'.repeat(Math.ceil(size / 11)).slice(0, size);
+      const bytes = textOf(await preview(await put('long.txt', content)));
+      expect(bytes.toString()).toBe(content.slice(0, kibibytes64));
+    },
+  );
 
   test.each(['é', '中', '\u{1f600}'])('never ends within a character: %s', async (character) => {
     for (let shift = 0; shift < 4; shift += 1) {
@@ -202,9 +240,14 @@ describe('of all else there is none', () => {
   });
 
   test('binary content that calls itself text is no text', async () => {
-    const file = await put('a.txt', Buffer.concat([randomBytes(100), Buffer.alloc(10), randomBytes(100)]), 'text/plain');
+    const file = await put(
+      'a.txt',
+      Buffer.concat([randomBytes(100), Buffer.alloc(10), randomBytes(100)]),
+      'text/plain',
+    );
     const answer = await preview(file);
-    if (answer.status !== 415) throw new Error(`expected 415, got ${answer.status} ${answer.headers.get('content-type') ?? ''}`);
+    if (answer.status !== 415)
+      throw new Error(`expected 415, got ${answer.status} ${answer.headers.get('content-type') ?? ''}`);
   });
 });
 

@@ -56,7 +56,8 @@ describe('with default times', () => {
 
   test('the bin lists directories and files, the newest deletion first, page by page', async () => {
     const entries: Json[] = [];
-    for (let n = 0; n < 7; n += 1) entries.push(n % 2 === 0 ? await recycledFile(client) : await recycledDirectory(client));
+    for (let n = 0; n < 7; n += 1)
+      entries.push(n % 2 === 0 ? await recycledFile(client) : await recycledDirectory(client));
     const newestFirst = entries.toReversed();
     for (const limit of [1, 2, 3, 7, 100]) {
       const { items, pages } = await readPages(client, `${bin}?limit=${limit}`);
@@ -66,7 +67,9 @@ describe('with default times', () => {
     const [oldest] = entries;
     expectStatus(await client.post(`/api/files/${oldest?.['id']}/restore`), 200);
     expectStatus(await client.delete(`/api/files/${oldest?.['id']}`), 200);
-    expect(idsOf((await readPages(client, bin)).items)).toEqual(idsOf([...entries.slice(1), ...entries.slice(0, 1)].toReversed()));
+    expect(idsOf((await readPages(client, bin)).items)).toEqual(
+      idsOf([...entries.slice(1), ...entries.slice(0, 1)].toReversed()),
+    );
   });
 
   test('what comes and goes between two pages neither hides nor repeats the others', async () => {
@@ -88,7 +91,9 @@ describe('with default times', () => {
   });
 
   test('a cursor of another list is refused', async () => {
-    const cursor = Buffer.from(JSON.stringify(['name asc', 'file', 'a', at((await readPages(client, bin)).items, 0)['id']]));
+    const cursor = Buffer.from(
+      JSON.stringify(['name asc', 'file', 'a', at((await readPages(client, bin)).items, 0)['id']]),
+    );
     expectProblem(await client.get(`${bin}?cursor=${cursor.toString('base64url')}`), 400, 'validation_failed');
   });
 
@@ -157,7 +162,8 @@ describe('with times of a second', () => {
   afterAll(async () => system.close());
 
   const isGone = async (path: string): Promise<boolean> => (await client.get(path)).status === 404;
-  const hasNoContent = async (file: Json): Promise<boolean> => (await findBlobFile(system.dataDir, file['sha256'])) === null;
+  const hasNoContent = async (file: Json): Promise<boolean> =>
+    (await findBlobFile(system.dataDir, file['sha256'])) === null;
   const gone = (path: string): Promise<true> =>
     until(async () => {
       await ring(client);

@@ -42,7 +42,8 @@ const pathOf = (node: Json): string => `/api/${node['kind'] === 'file' ? 'files'
 const recycle = (node: Json): Promise<Answer> => client.delete(pathOf(node));
 const restore = (node: Json, body: Json = {}): Promise<Answer> => client.post(`${pathOf(node)}/restore`, body);
 const purge = (node: Json): Promise<Answer> => client.delete(`${pathOf(node)}?permanent=true`);
-const read = (node: Json): Promise<Json> => (node['kind'] === 'file' ? readFile(client, node['id']) : readDirectory(client, node['id']));
+const read = (node: Json): Promise<Json> =>
+  node['kind'] === 'file' ? readFile(client, node['id']) : readDirectory(client, node['id']);
 
 async function stateOf(node: Json): Promise<string> {
   return (await read(node))['state'];
@@ -64,7 +65,8 @@ describe('a directory in the bin', () => {
     const { json: entry } = expectStatus(await recycle(tree.top), 200);
     expect(await entriesAmong(all(tree))).toEqual([tree.top['name']]);
     const times = { state: 'recycled', deleted_at: entry['deleted_at'], purge_at: entry['purge_at'] };
-    for (const directory of [tree.inner, tree.innermost]) expectDirectory(await read(directory), { ...directory, ...times });
+    for (const directory of [tree.inner, tree.innermost])
+      expectDirectory(await read(directory), { ...directory, ...times });
     for (const file of [tree.file, tree.deepFile]) {
       const { placement, ...json } = await read(file);
       expectFile(json, { ...file, ...times });
@@ -93,13 +95,23 @@ describe('a directory in the bin', () => {
   });
 
   test('takes nothing in: no directory, no file, no upload, nothing restored', async () => {
-    const upload = await completeUpload(client, Buffer.from('late'), { filename: 'late', directory_id: tree.inner['id'] });
-    const [moving, movingFile] = [await client.makeDirectory(uniqueName(), home), await client.putFile(uniqueName(), 'x', { directory: home })];
+    const upload = await completeUpload(client, Buffer.from('late'), {
+      filename: 'late',
+      directory_id: tree.inner['id'],
+    });
+    const [moving, movingFile] = [
+      await client.makeDirectory(uniqueName(), home),
+      await client.putFile(uniqueName(), 'x', { directory: home }),
+    ];
     const gone = await client.putFile(uniqueName(), 'x', { directory: home });
     expectStatus(await recycle(gone), 200);
     expectStatus(await recycle(tree.top), 200);
     for (const target of [tree.top['id'], tree.inner['id']]) {
-      expectProblem(await client.post('/api/directories', { parent_id: target, name: uniqueName() }), 409, 'state_conflict');
+      expectProblem(
+        await client.post('/api/directories', { parent_id: target, name: uniqueName() }),
+        409,
+        'state_conflict',
+      );
       expectProblem(await client.post(`${pathOf(moving)}/move`, { parent_id: target }), 409, 'state_conflict');
       expectProblem(await client.post(`${pathOf(movingFile)}/move`, { directory_id: target }), 409, 'state_conflict');
       expectProblem(await restore(gone, { directory_id: target }), 409, 'parent_missing');
@@ -174,7 +186,10 @@ describe('what was recycled before its directory', () => {
     expectStatus(await recycle(tree.deepFile), 200);
     expectStatus(await recycle(tree.top), 200);
     expectStatus(await purge(tree.top), 204);
-    const { json: run } = expectStatus(await client.post('/api/jobs/run-pending', { kinds: ['purge_recycle_bin'], wait_seconds: 20 }), 200);
+    const { json: run } = expectStatus(
+      await client.post('/api/jobs/run-pending', { kinds: ['purge_recycle_bin'], wait_seconds: 20 }),
+      200,
+    );
     expect(run).toMatchObject({ failed: 0, running: 0 });
     expect(await read(tree.deepFile)).toMatchObject({ state: 'recycled', name: 'deep.txt' });
     expectProblem(await restore(tree.deepFile), 409, 'parent_missing');

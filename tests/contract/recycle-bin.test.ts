@@ -6,7 +6,15 @@ import { admin } from '@stowage/tests/support/contract';
 import { expectProblem } from '@stowage/tests/support/problems';
 import { unknownId } from '@stowage/tests/support/routes';
 import { uniqueName } from '@stowage/tests/support/system';
-import { at, childNames, expectDirectory, expectEtag, expectFile, readDirectory, readFile } from '@stowage/tests/support/tree';
+import {
+  at,
+  childNames,
+  expectDirectory,
+  expectEtag,
+  expectFile,
+  readDirectory,
+  readFile,
+} from '@stowage/tests/support/tree';
 import { contentOf } from '@stowage/tests/support/uploads';
 
 const thirtyDays = 30 * 24 * 60 * 60 * 1000;
@@ -111,7 +119,12 @@ describe.each(kinds)('a $kind', ({ kind, base, parentField, make, read, expectWh
     const name = uniqueName('back');
     const body = { [kind === 'file' ? 'directory_id' : 'parent_id']: target['id'], name };
     const { json } = expectStatus(await restore(made['id'], body), 200);
-    expect(json).toMatchObject({ [parentField]: target['id'], name, state: 'active', path: `${target['path']}/${name}` });
+    expect(json).toMatchObject({
+      [parentField]: target['id'],
+      name,
+      state: 'active',
+      path: `${target['path']}/${name}`,
+    });
   });
 
   test('takes the target as directory_id, and refuses unknown fields', async () => {
@@ -157,7 +170,10 @@ describe.each(kinds)('a $kind', ({ kind, base, parentField, make, read, expectWh
     expectProblem(await restore(made['id']), 409, 'parent_missing');
     expect(await read(made['id'])).toMatchObject({ state: 'recycled', name: made['name'] });
     expect(await entryOf(made['id'])).toMatchObject({ id: made['id'] });
-    expect(expectStatus(await restore(made['id'], { directory_id: home }), 200).json).toMatchObject({ [parentField]: home, state: 'active' });
+    expect(expectStatus(await restore(made['id'], { directory_id: home }), 200).json).toMatchObject({
+      [parentField]: home,
+      state: 'active',
+    });
   });
 
   test('does not come back into nothing, or into a file', async () => {
@@ -229,10 +245,18 @@ describe('a file in the bin', () => {
     expectStatus(await client.delete(`/api/files/${made['id']}`), 200);
     for (const view of ['download', 'stream', 'preview']) {
       expectProblem(await client.get(`/api/files/${made['id']}/${view}`), 409, 'state_conflict');
-      expectProblem(await client.get(`/api/files/${made['id']}/${view}`, { range: 'bytes=0-0' }), 409, 'state_conflict');
+      expectProblem(
+        await client.get(`/api/files/${made['id']}/${view}`, { range: 'bytes=0-0' }),
+        409,
+        'state_conflict',
+      );
     }
     const tag = `"${made['sha256']}"`;
-    expectProblem(await client.get(`/api/files/${made['id']}/download`, { 'if-none-match': tag }), 409, 'state_conflict');
+    expectProblem(
+      await client.get(`/api/files/${made['id']}/download`, { 'if-none-match': tag }),
+      409,
+      'state_conflict',
+    );
     expect((await client.call('HEAD', `/api/files/${made['id']}/download`)).status).toBe(409);
     expect((await readFile(client, made['id']))['placement']).toMatchObject({ state: 'satisfied' });
     expectStatus(await client.post(`/api/files/${made['id']}/restore`), 200);
@@ -254,7 +278,10 @@ describe('a file in the bin', () => {
 });
 
 test('a viewer reads the bin and changes nothing; an editor may not empty it', async () => {
-  const [viewer, editor] = [await logInAs(client, 'viewer', uniqueName('viewer')), await logInAs(client, 'editor', uniqueName('editor'))];
+  const [viewer, editor] = [
+    await logInAs(client, 'viewer', uniqueName('viewer')),
+    await logInAs(client, 'editor', uniqueName('editor')),
+  ];
   const made = await client.putFile(uniqueName(), 'x', { directory: home });
   expectStatus(await editor.delete(`/api/files/${made['id']}`), 200);
   expectStatus(await viewer.get('/api/files/recycle-bin'), 200);

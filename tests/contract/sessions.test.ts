@@ -51,7 +51,8 @@ function attempt(username: string, password: string, from: string, headers: [str
 }
 
 async function failTimes(count: number, username: string, from: string): Promise<void> {
-  for (let i = 0; i < count; i += 1) expectProblem(await attempt(username, `wrong ${i}`, from), 401, 'invalid_credentials');
+  for (let i = 0; i < count; i += 1)
+    expectProblem(await attempt(username, `wrong ${i}`, from), 401, 'invalid_credentials');
 }
 
 async function makeUser(role: string = 'viewer'): Promise<{ id: string; username: string; password: string }> {
@@ -64,7 +65,9 @@ async function makeUser(role: string = 'viewer'): Promise<{ id: string; username
 describe('The first admin', () => {
   test('gets a random password that is shown once where none was set', async () => {
     expect(rootPassword).toMatch(/^[\w-]{20,}$/);
-    const { rows } = await database.query('select username, role, disabled from identity.users order by created_at limit 1');
+    const { rows } = await database.query(
+      'select username, role, disabled from identity.users order by created_at limit 1',
+    );
     expect(rows).toEqual([{ username: 'captain', role: 'admin', disabled: false }]);
     expect(system.output().split(rootPassword)).toHaveLength(2);
   });
@@ -122,7 +125,9 @@ describe('Sessions', () => {
   }
 
   function hashOf(client: Client): Buffer {
-    return createHash('sha256').update(client.token ?? '').digest();
+    return createHash('sha256')
+      .update(client.token ?? '')
+      .digest();
   }
 
   test('the database holds a hash of the token, and the token nowhere', async () => {
@@ -133,7 +138,9 @@ describe('Sessions', () => {
       `select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema')`,
     );
     for (const { name } of tables.rows) {
-      const found = await database.query(`select count(*)::int as n from ${name} t where t::text like $1`, [`%${client.token?.slice(4)}%`]);
+      const found = await database.query(`select count(*)::int as n from ${name} t where t::text like $1`, [
+        `%${client.token?.slice(4)}%`,
+      ]);
       expect({ name, n: found.rows[0].n }).toEqual({ name, n: 0 });
     }
     expect(system.output()).not.toContain(client.token);
@@ -159,14 +166,19 @@ describe('Sessions', () => {
     const { json } = expectStatus(await client.get('/api/auth/me'), 200);
     const left = Date.parse(json['session'].expires_at) - Date.now();
     expect(left).toBeGreaterThan(1.99 * hourMs);
-    const { rows } = await database.query(`select now() - last_used_at < interval '30 seconds' as fresh from identity.sessions where token_hash = $1`, [hashOf(client)]);
+    const { rows } = await database.query(
+      `select now() - last_used_at < interval '30 seconds' as fresh from identity.sessions where token_hash = $1`,
+      [hashOf(client)],
+    );
     expect(rows).toEqual([{ fresh: true }]);
   });
 
   test('a use within the same minute writes nothing', async () => {
     const client = await logInAs(root, 'viewer', uniqueName('user'));
     await ageSession(client, { used: '30 seconds' });
-    const look = async (): Promise<unknown> => (await database.query('select last_used_at from identity.sessions where token_hash = $1', [hashOf(client)])).rows[0];
+    const look = async (): Promise<unknown> =>
+      (await database.query('select last_used_at from identity.sessions where token_hash = $1', [hashOf(client)]))
+        .rows[0];
     const before = await look();
     expectStatus(await client.get('/api/auth/me'), 200);
     expect(await look()).toEqual(before);
@@ -187,7 +199,9 @@ describe('Sessions', () => {
     const old = await logIn(system.url, user.username, user.password);
     await ageSession(old, { used: '3 hours' });
     await logIn(system.url, user.username, user.password);
-    const { rows } = await database.query('select count(*)::int as n from identity.sessions where user_id = $1', [user.id]);
+    const { rows } = await database.query('select count(*)::int as n from identity.sessions where user_id = $1', [
+      user.id,
+    ]);
     expect(rows).toEqual([{ n: 1 }]);
   });
 
@@ -254,7 +268,9 @@ describe('Failed logins', () => {
   test('parallel guesses do not slip by', async () => {
     const user = await makeUser();
     const from = freshAddress();
-    const answers = await Promise.all(Array.from({ length: limits.perUser + 4 }, (_, i) => attempt(user.username, `guess ${i}`, from)));
+    const answers = await Promise.all(
+      Array.from({ length: limits.perUser + 4 }, (_, i) => attempt(user.username, `guess ${i}`, from)),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([401, 401, 401, 401, 429, 429, 429, 429]);
   });
 
@@ -273,7 +289,10 @@ describe('Failed logins', () => {
     const from = freshAddress();
     await failTimes(limits.perUser, user.username, from);
     expectProblem(await attempt(user.username, user.password, from), 429, 'rate_limited');
-    await database.query(`update identity.login_attempts set window_started_at = window_started_at - $1 * interval '1 second'`, [limits.windowSeconds]);
+    await database.query(
+      `update identity.login_attempts set window_started_at = window_started_at - $1 * interval '1 second'`,
+      [limits.windowSeconds],
+    );
     expectStatus(await attempt(user.username, user.password, from), 200);
   });
 
@@ -281,10 +300,18 @@ describe('Failed logins', () => {
     const user = await makeUser();
     const from = freshAddress();
     for (let i = 0; i < limits.perUser; i += 1) {
-      const headers: [string, string][] = [['X-Forwarded-For', `198.51.100.${i}`], ['Forwarded', `for=198.51.100.${i}`], ['X-Real-IP', `198.51.100.${i}`]];
+      const headers: [string, string][] = [
+        ['X-Forwarded-For', `198.51.100.${i}`],
+        ['Forwarded', `for=198.51.100.${i}`],
+        ['X-Real-IP', `198.51.100.${i}`],
+      ];
       expectProblem(await attempt(user.username, 'wrong', from, headers), 401, 'invalid_credentials');
     }
-    expectProblem(await attempt(user.username, user.password, from, [['X-Forwarded-For', '198.51.100.99']]), 429, 'rate_limited');
+    expectProblem(
+      await attempt(user.username, user.password, from, [['X-Forwarded-For', '198.51.100.99']]),
+      429,
+      'rate_limited',
+    );
   });
 
   test('behind a trusted proxy the address that the proxy saw counts, not what the client wrote before it', async () => {
@@ -293,7 +320,11 @@ describe('Failed logins', () => {
       const headers: [string, string][] = [['X-Forwarded-For', `198.51.100.${i}, 203.0.113.7`]];
       expectProblem(await attempt(user.username, 'wrong', trustedProxy, headers), 401, 'invalid_credentials');
     }
-    expectProblem(await attempt(user.username, user.password, trustedProxy, [['X-Forwarded-For', '198.51.100.99, 203.0.113.7']]), 429, 'rate_limited');
+    expectProblem(
+      await attempt(user.username, user.password, trustedProxy, [['X-Forwarded-For', '198.51.100.99, 203.0.113.7']]),
+      429,
+      'rate_limited',
+    );
     expectStatus(await attempt(user.username, user.password, trustedProxy, [['X-Forwarded-For', '203.0.113.8']]), 200);
   });
 

@@ -36,8 +36,16 @@ describe('A start with wrong settings', () => {
   test.each([
     ['an admin password of 11 characters', { STOWAGE_ADMIN_PASSWORD: 'elevenchars' }, /STOWAGE_ADMIN_PASSWORD/],
     ['an admin password of 257 characters', { STOWAGE_ADMIN_PASSWORD: 'x'.repeat(257) }, /STOWAGE_ADMIN_PASSWORD/],
-    ['an admin password file that is not there', { STOWAGE_ADMIN_PASSWORD: '', STOWAGE_ADMIN_PASSWORD_FILE: '/no/such/file' }, /STOWAGE_ADMIN_PASSWORD.*\/no\/such\/file/],
-    ['a database address that is none', { STOWAGE_DATABASE_URL: 'mysql://root:hunter2hunter2@localhost/x' }, /STOWAGE_DATABASE_URL/],
+    [
+      'an admin password file that is not there',
+      { STOWAGE_ADMIN_PASSWORD: '', STOWAGE_ADMIN_PASSWORD_FILE: '/no/such/file' },
+      /STOWAGE_ADMIN_PASSWORD.*\/no\/such\/file/,
+    ],
+    [
+      'a database address that is none',
+      { STOWAGE_DATABASE_URL: 'mysql://root:hunter2hunter2@localhost/x' },
+      /STOWAGE_DATABASE_URL/,
+    ],
   ])('is refused for %s, without showing secrets', async (_what, environment, message) => {
     const printed = await refusedStart(environment);
     expect(printed).toContain('the start ended with 1');

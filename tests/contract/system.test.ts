@@ -13,7 +13,11 @@ describe('Health and readiness', () => {
 
   test('health tells that this process lives, its version and its age', async () => {
     const { json } = expectStatus(await anonymous.get('/api/system/health'), 200);
-    expect(json).toEqual({ status: 'ok', version: expect.stringMatching(/^\d+\.\d+\.\d+/), uptime_seconds: expect.any(Number) });
+    expect(json).toEqual({
+      status: 'ok',
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      uptime_seconds: expect.any(Number),
+    });
     expect(Number.isInteger(json['uptime_seconds'])).toBe(true);
   });
 
@@ -23,7 +27,12 @@ describe('Health and readiness', () => {
     const checks: Json[] = json['checks'];
     expect(checks.map((check) => check['name']).sort()).toEqual(['database', ...services].sort());
     for (const check of checks) {
-      expect(check).toEqual({ name: expect.any(String), status: 'ready', latency_ms: expect.any(Number), detail: null });
+      expect(check).toEqual({
+        name: expect.any(String),
+        status: 'ready',
+        latency_ms: expect.any(Number),
+        detail: null,
+      });
     }
   });
 
@@ -47,7 +56,10 @@ describe('The read-only mode', () => {
     root = await logIn(system.url);
     viewer = await logInAs(root, 'viewer', uniqueName('viewer'));
     file = await root.putFile('kept.txt', 'kept');
-    const made = await root.tus('POST', '/files', { 'upload-length': '3', 'upload-metadata': uploadMetadata({ filename: 'later' }) });
+    const made = await root.tus('POST', '/files', {
+      'upload-length': '3',
+      'upload-metadata': uploadMetadata({ filename: 'later' }),
+    });
     upload = uploadIdOf(expectStatus(made, 201));
     expect(expectStatus(await root.get('/api/system/mode'), 200).json).toEqual({ mode: 'normal' });
     expectStatus(await setMode('read_only'), 200);
@@ -72,11 +84,26 @@ describe('The read-only mode', () => {
     ['restoring a file', () => root.post(`/api/files/${file['id']}/restore`)],
     ['emptying the recycle bin', () => root.delete('/api/files/recycle-bin')],
     ['beginning an upload', () => root.tus('POST', '/files', { 'upload-length': '1' })],
-    ['going on with an upload', () => root.tus('PATCH', `/files/${upload}`, { 'upload-offset': '0' }, Buffer.from('abc'))],
-    ['going on with an upload through POST', () => root.tus('POST', `/files/${upload}`, { 'upload-offset': '0', 'x-http-method-override': 'PATCH' }, Buffer.from('abc'))],
+    [
+      'going on with an upload',
+      () => root.tus('PATCH', `/files/${upload}`, { 'upload-offset': '0' }, Buffer.from('abc')),
+    ],
+    [
+      'going on with an upload through POST',
+      () =>
+        root.tus(
+          'POST',
+          `/files/${upload}`,
+          { 'upload-offset': '0', 'x-http-method-override': 'PATCH' },
+          Buffer.from('abc'),
+        ),
+    ],
     ['giving an upload up', () => root.tus('DELETE', `/files/${upload}`)],
     ['finalizing an upload', () => root.post(`/api/uploads/${upload}/finalize`)],
-    ['making a user', () => root.post('/api/users', { username: 'new', password: 'a good long password', role: 'viewer' })],
+    [
+      'making a user',
+      () => root.post('/api/users', { username: 'new', password: 'a good long password', role: 'viewer' }),
+    ],
     ['starting jobs', () => root.post('/api/jobs/run-pending')],
   ])('%s is 503 with Retry-After', async (_what, write) => {
     const answer = await write();

@@ -29,7 +29,13 @@ describe('Making users', () => {
   test('gives the user with its address and never a password', async () => {
     const username = uniqueName('user');
     const answer = expectStatus(await root.post('/api/users', { username, password, role: 'editor' }), 201);
-    expect(answer.json).toEqual({ id: expect.any(String), username, role: 'editor', disabled: false, created_at: expect.any(String) });
+    expect(answer.json).toEqual({
+      id: expect.any(String),
+      username,
+      role: 'editor',
+      disabled: false,
+      created_at: expect.any(String),
+    });
     expect(answer.headers.get('location')).toBe(`/api/users/${answer.json['id']}`);
     expect((await logIn(baseUrl(), username, password)).token).not.toBeNull();
   });
@@ -41,7 +47,9 @@ describe('Making users', () => {
 
   test('of two with one name at the same moment, one comes out', async () => {
     const username = uniqueName('user');
-    const answers = await Promise.all([1, 2, 3].map(() => root.post('/api/users', { username, password, role: 'viewer' })));
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => root.post('/api/users', { username, password, role: 'viewer' })),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
   });
 
@@ -68,7 +76,11 @@ describe('Making users', () => {
     const username = uniqueName('user');
     const long = 'x'.repeat(250);
     expectStatus(await root.post('/api/users', { username, password: `${long}right`, role: 'viewer' }), 201);
-    expectProblem(await new Client(baseUrl()).post('/api/auth/login', { username, password: `${long}wrong` }), 401, 'invalid_credentials');
+    expectProblem(
+      await new Client(baseUrl()).post('/api/auth/login', { username, password: `${long}wrong` }),
+      401,
+      'invalid_credentials',
+    );
     await logIn(baseUrl(), username, `${long}right`);
   });
 
@@ -132,7 +144,10 @@ describe('Changing users', () => {
     const id = await idOf(before);
     expect(expectStatus(await change(id, { disabled: true }), 200).json['disabled']).toBe(true);
     expectProblem(await before.get('/api/auth/me'), 401, 'unauthenticated');
-    const refused = await new Client(baseUrl()).post('/api/auth/login', { username, password: `password of ${username}` });
+    const refused = await new Client(baseUrl()).post('/api/auth/login', {
+      username,
+      password: `password of ${username}`,
+    });
     expectProblem(refused, 401, 'invalid_credentials');
     expectStatus(await change(id, { disabled: false }), 200);
     expectProblem(await before.get('/api/auth/me'), 401, 'unauthenticated');

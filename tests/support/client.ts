@@ -74,7 +74,11 @@ export class Client {
   }
 
   /** Uploads in one request and finalizes; gives the file's JSON. */
-  async putFile(name: string, content: Buffer | string, options: { directory?: string; type?: string; fileClass?: string } = {}): Promise<Json> {
+  async putFile(
+    name: string,
+    content: Buffer | string,
+    options: { directory?: string; type?: string; fileClass?: string } = {},
+  ): Promise<Json> {
     const bytes = Buffer.from(content);
     const metadata = uploadMetadata({
       filename: name,

@@ -23,7 +23,12 @@ export function receive(client: Client, path: string, headers: Record<string, st
     response.once('close', () => {
       const received = new Headers();
       for (const [name, value] of Object.entries(response.headers)) received.set(name, String(value));
-      resolve({ status: response.statusCode ?? 0, headers: received, bytes: Buffer.concat(pieces), whole: response.complete });
+      resolve({
+        status: response.statusCode ?? 0,
+        headers: received,
+        bytes: Buffer.concat(pieces),
+        whole: response.complete,
+      });
     });
   });
   call.once('error', reject);
@@ -50,13 +55,19 @@ export function parseDisposition(header: string | null): Disposition {
   const whole = new RegExp(`^(${token})((?:\\s*;\\s*${token}=(?:${quoted}|${token}))*)$`).exec(text);
   if (!whole) throw new Error(`not a Content-Disposition: ${text}`);
   const parameters = new Map<string, string>();
-  for (const [, name = '', value = ''] of (whole[2] ?? '').matchAll(new RegExp(`;\\s*(${token})=(${quoted}|${token})`, 'g'))) {
+  for (const [, name = '', value = ''] of (whole[2] ?? '').matchAll(
+    new RegExp(`;\\s*(${token})=(${quoted}|${token})`, 'g'),
+  )) {
     if (parameters.has(name.toLowerCase())) throw new Error(`${name} comes twice: ${text}`);
     parameters.set(name.toLowerCase(), value);
   }
   const fallback = unquote(parameters.get('filename') ?? '');
   const extended = parameters.get('filename*');
-  return { type: (whole[1] ?? '').toLowerCase(), filename: extended === undefined ? fallback : decodeExtended(extended), fallback };
+  return {
+    type: (whole[1] ?? '').toLowerCase(),
+    filename: extended === undefined ? fallback : decodeExtended(extended),
+    fallback,
+  };
 }
 
 function unquote(value: string): string {
@@ -82,7 +93,9 @@ export function expectContentHeaders(headers: Headers, file: { sha256: string; m
     'x-content-type-options': 'nosniff',
     'repr-digest': `sha-256=:${digest}:`,
     etag: expect.stringMatching(/^"[\x21\x23-\x7e]+"$/),
-    'last-modified': expect.stringMatching(/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/),
+    'last-modified': expect.stringMatching(
+      /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/,
+    ),
     'cache-control': expect.stringMatching(/\bprivate\b/),
     'cross-origin-resource-policy': 'same-origin',
   });

@@ -52,7 +52,13 @@ function headersOf(url: string, { headers = [], body = '' }: OddRequest): [strin
 }
 
 /** A JSON POST from another address. */
-export function postFrom(url: string, path: string, body: unknown, from: string, headers: [string, string][] = []): Promise<Answer> {
+export function postFrom(
+  url: string,
+  path: string,
+  body: unknown,
+  from: string,
+  headers: [string, string][] = [],
+): Promise<Answer> {
   const all: [string, string][] = [['Content-Type', 'application/json'], ...headers];
   return sendOdd(url, { method: 'POST', path, headers: all, body: JSON.stringify(body), from });
 }
@@ -81,7 +87,11 @@ export function exchange(url: string, bytes: string | Buffer, limitMs = 5_000): 
 }
 
 /** As `exchange`, for what is sent piece by piece. A write after the server closed is no error. */
-export async function converse(url: string, send: (socket: Socket) => Promise<void>, limitMs = 5_000): Promise<Exchange> {
+export async function converse(
+  url: string,
+  send: (socket: Socket) => Promise<void>,
+  limitMs = 5_000,
+): Promise<Exchange> {
   const { hostname, port } = new URL(url);
   const start = performance.now();
   const socket = connect({ host: hostname, port: Number(port) });
@@ -89,7 +99,10 @@ export async function converse(url: string, send: (socket: Socket) => Promise<vo
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => resolve(false), limitMs);
   socket.on('data', (piece: Buffer) => pieces.push(piece));
-  socket.on('error', () => resolve(true)).once('end', () => resolve(true)).once('close', () => resolve(true));
+  socket
+    .on('error', () => resolve(true))
+    .once('end', () => resolve(true))
+    .once('close', () => resolve(true));
   socket.once('connect', () => void send(socket).catch(() => undefined));
   const closed = await promise;
   clearTimeout(timer);
@@ -103,6 +116,9 @@ export async function converse(url: string, send: (socket: Socket) => Promise<vo
 export function firstAnswer({ text }: Exchange): Answer {
   const headEnd = text.indexOf('\r\n\r\n');
   const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n');
-  const pairs = lines.map((line): [string, string] => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]);
+  const pairs = lines.map((line): [string, string] => [
+    line.slice(0, line.indexOf(':')),
+    line.slice(line.indexOf(':') + 1).trim(),
+  ]);
   return answerOf(Number(statusLine.split(' ')[1]), pairs, Buffer.from(text.slice(headEnd + 4), 'latin1'));
 }

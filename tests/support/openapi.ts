@@ -25,7 +25,12 @@ export class Description {
   /** Every operation with where it stands. */
   operations(): { route: string; path: string; method: string; operation: Json }[] {
     return Object.entries<Json>(this.document['paths']).flatMap(([path, item]) =>
-      Object.entries<Json>(item).map(([method, operation]) => ({ route: `${method.toUpperCase()} ${path}`, path, method, operation })),
+      Object.entries<Json>(item).map(([method, operation]) => ({
+        route: `${method.toUpperCase()} ${path}`,
+        path,
+        method,
+        operation,
+      })),
     );
   }
 
@@ -33,7 +38,9 @@ export class Description {
   faults(pointer: string, value: unknown): string[] {
     const validate = this.#ajv.compile({ $ref: `stowage#${pointer}` });
     if (validate(value)) return [];
-    return (validate.errors ?? []).map((error) => `${error.instancePath} ${error.message} ${JSON.stringify(error.params)}`);
+    return (validate.errors ?? []).map(
+      (error) => `${error.instancePath} ${error.message} ${JSON.stringify(error.params)}`,
+    );
   }
 
   /** The pointer to the schema of an answer; null where the description has no body there. */
@@ -41,7 +48,9 @@ export class Description {
     const [method = '', path = ''] = route.split(' ');
     const content = this.document['paths'][path]?.[method.toLowerCase()]?.responses?.[status]?.content?.[type];
     if (content === undefined) return null;
-    return ['', 'paths', path, method.toLowerCase(), 'responses', String(status), 'content', type, 'schema'].map(escape).join('/');
+    return ['', 'paths', path, method.toLowerCase(), 'responses', String(status), 'content', type, 'schema']
+      .map(escape)
+      .join('/');
   }
 
   /** The schema at a pointer, through its references. */

@@ -65,7 +65,15 @@ export class OtlpReceiver {
       const service = String(valuesOf(resource.attributes)['service.name']);
       for (const span of scopeSpans.flatMap(({ spans }) => spans)) {
         const { name, traceId, spanId, parentSpanId = '' } = span;
-        this.spans.push({ service, name, traceId, spanId, parentSpanId, kind: kinds[span.kind] ?? 'unspecified', attributes: valuesOf(span.attributes) });
+        this.spans.push({
+          service,
+          name,
+          traceId,
+          spanId,
+          parentSpanId,
+          kind: kinds[span.kind] ?? 'unspecified',
+          attributes: valuesOf(span.attributes),
+        });
       }
     }
   }
@@ -79,7 +87,16 @@ interface Attribute {
 interface Export {
   resourceSpans?: {
     resource: { attributes: Attribute[] };
-    scopeSpans: { spans: { name: string; traceId: string; spanId: string; parentSpanId?: string; kind: number; attributes: Attribute[] }[] }[];
+    scopeSpans: {
+      spans: {
+        name: string;
+        traceId: string;
+        spanId: string;
+        parentSpanId?: string;
+        kind: number;
+        attributes: Attribute[];
+      }[];
+    }[];
   }[];
 }
 

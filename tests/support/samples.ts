@@ -9,7 +9,11 @@ export interface Sample {
   mediaType: string;
 }
 
-const text = (name: string, mediaType: string, content: string): Sample => ({ name, mediaType, bytes: Buffer.from(content) });
+const text = (name: string, mediaType: string, content: string): Sample => ({
+  name,
+  mediaType,
+  bytes: Buffer.from(content),
+});
 
 export const html = '<!doctype html><html><body><script>document.title = "run"</script></body></html>';
 export const svg =
@@ -24,8 +28,16 @@ export async function mediaSamples(): Promise<Sample[]> {
     { name: 'a.jpg', mediaType: 'image/jpeg', bytes: await picture.clone().jpeg().toBuffer() },
     { name: 'a.webp', mediaType: 'image/webp', bytes: await picture.clone().webp().toBuffer() },
     { name: 'a.gif', mediaType: 'image/gif', bytes: await picture.clone().gif().toBuffer() },
-    { name: 'a.mp4', mediaType: 'video/mp4', bytes: Buffer.from('0000001c6674797069736f6d0000020069736f6d69736f326d703431', 'hex') },
-    { name: 'a.mp3', mediaType: 'audio/mpeg', bytes: Buffer.concat([Buffer.from('49443304000000000000fffb9064', 'hex'), Buffer.alloc(64)]) },
+    {
+      name: 'a.mp4',
+      mediaType: 'video/mp4',
+      bytes: Buffer.from('0000001c6674797069736f6d0000020069736f6d69736f326d703431', 'hex'),
+    },
+    {
+      name: 'a.mp3',
+      mediaType: 'audio/mpeg',
+      bytes: Buffer.concat([Buffer.from('49443304000000000000fffb9064', 'hex'), Buffer.alloc(64)]),
+    },
     text('a.pdf', 'application/pdf', pdf),
   ];
 }
@@ -50,7 +62,9 @@ export const activeSamples: readonly Sample[] = [
 /** A picture of random noise, which does not compress. */
 export async function noisePicture(width: number, height: number): Promise<Buffer> {
   const noise = { type: 'gaussian', mean: 128, sigma: 60 } as const;
-  return sharp({ create: { width, height, channels: 3, background: '#808080', noise } }).png().toBuffer();
+  return sharp({ create: { width, height, channels: 3, background: '#808080', noise } })
+    .png()
+    .toBuffer();
 }
 
 /** A PNG of one bit a pixel, all black: its file is tiny, its picture is not. `rows` fewer than its height cut it short. */

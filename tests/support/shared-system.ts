@@ -29,7 +29,11 @@ export async function sharePostgres(): Promise<void> {
 async function startPostgres(): Promise<{ server: EmbeddedPostgres; directory: string }> {
   const directory = await mkdtemp(join(tmpdir(), 'stowage-test-postgres-'));
   await chmod(directory, 0o755);
-  const server = await startEmbeddedPostgres({ directory, log: () => undefined, settings: { fsync: 'off', max_connections: '400' } });
+  const server = await startEmbeddedPostgres({
+    directory,
+    log: () => undefined,
+    settings: { fsync: 'off', max_connections: '400' },
+  });
   return { server, directory };
 }
 

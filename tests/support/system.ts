@@ -113,7 +113,8 @@ async function terminate(child: ChildProcess): Promise<number | null> {
 }
 
 async function killAll(launcher: ChildProcess): Promise<void> {
-  const pids = launcher.pid === undefined ? [] : [launcher.pid, ...(await childrenOf(launcher.pid)).map(({ pid }) => pid)];
+  const pids =
+    launcher.pid === undefined ? [] : [launcher.pid, ...(await childrenOf(launcher.pid)).map(({ pid }) => pid)];
   const exited = launcher.exitCode === null && launcher.signalCode === null ? once(launcher, 'exit') : null;
   for (const pid of pids) killIfThere(pid);
   await exited;
@@ -130,7 +131,9 @@ function killIfThere(pid: number): void {
 async function pidOf(mode: Mode, launcher: ChildProcess, service: string): Promise<number> {
   if (launcher.pid === undefined) throw new Error('it never started');
   if (mode === 'standalone') return launcher.pid;
-  const child = (await childrenOf(launcher.pid)).find(({ command }) => command.includes(`services/${service}/src/main.ts`));
+  const child = (await childrenOf(launcher.pid)).find(({ command }) =>
+    command.includes(`services/${service}/src/main.ts`),
+  );
   if (!child) throw new Error(`no process of ${service} runs`);
   return child.pid;
 }

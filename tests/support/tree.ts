@@ -23,7 +23,13 @@ const recycledFields = { state: 'recycled', deleted_at: aTime, purge_at: aTime }
 /** Expects an active directory, or one in the bin, with exactly the fields of contract §3. */
 export function expectDirectory(json: Json, facts: Json = {}): void {
   const recycled = facts['state'] === 'recycled' ? recycledFields : {};
-  expect(json).toEqual({ kind: 'directory', ...common, parent_id: expect.stringMatching(idPattern), ...recycled, ...facts });
+  expect(json).toEqual({
+    kind: 'directory',
+    ...common,
+    parent_id: expect.stringMatching(idPattern),
+    ...recycled,
+    ...facts,
+  });
 }
 
 /** Expects an active file, or one in the bin, with exactly the fields of contract §4, without `placement`. */
@@ -69,7 +75,7 @@ export async function readPages(
   between: (page: Json[], number: number) => Promise<void> = async () => undefined,
 ): Promise<Pages> {
   const pages: Json[][] = [];
-  for (let cursor: string | null = ''; cursor !== null; ) {
+  for (let cursor: string | null = ''; cursor !== null;) {
     const query: string = cursor === '' ? '' : `${list.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`;
     const { json } = expectStatus(await client.get(`${list}${query}`), 200);
     pages.push(json['items']);
@@ -95,7 +101,8 @@ export async function makeChain(client: Client, parentId: string, names: readonl
 /** Runs `work` for each, some at a time, and gives the results in order. */
 export async function inBatches<T, R>(all: readonly T[], work: (one: T) => Promise<R>, size = 16): Promise<R[]> {
   const results: R[] = [];
-  for (let at = 0; at < all.length; at += size) results.push(...(await Promise.all(all.slice(at, at + size).map(work))));
+  for (let at = 0; at < all.length; at += size)
+    results.push(...(await Promise.all(all.slice(at, at + size).map(work))));
   return results;
 }
 

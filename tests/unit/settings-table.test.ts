@@ -1,7 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
 import { serviceProcess as registry } from '@stowage/backend-registry/service';
 import { serviceProcess as catalog } from '@stowage/catalog/service';
-import { addressSettings, commonSettings, databaseSettings, portSettings } from '@stowage/common/runtime/common-settings';
+import {
+  addressSettings,
+  commonSettings,
+  databaseSettings,
+  portSettings,
+} from '@stowage/common/runtime/common-settings';
 import type { Setting } from '@stowage/common/runtime/settings';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { launchSettings } from '@stowage/launcher/instance';

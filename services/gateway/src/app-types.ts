@@ -9,8 +9,18 @@ import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
 import type { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import type { SystemService } from '@stowage/proto/stowage/system/v1/system';
-import type { AppendUploadRequestSchema, AppendUploadResponseSchema, UploadService } from '@stowage/proto/stowage/upload/v1/upload';
-import type { FastifyBaseLogger, FastifyInstance, RawReplyDefaultExpression, RawRequestDefaultExpression, RawServerDefault } from 'fastify';
+import type {
+  AppendUploadRequestSchema,
+  AppendUploadResponseSchema,
+  UploadService,
+} from '@stowage/proto/stowage/upload/v1/upload';
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from 'fastify';
 import type { Kysely } from 'kysely';
 import type pg from 'pg';
 import type { ImagePreviewer } from './content/preview-process.ts';

@@ -10,7 +10,16 @@ import type { App, AppDependencies } from './app-types.ts';
 import { addNotFound, requireAccess } from './http/access.ts';
 import { isTooLarge, sendError } from './http/error-handler.ts';
 import { addJsonParser } from './http/json-body.ts';
-import { addClientWatch, addCommonHeaders, addContinue, addHostGuard, addTimeouts, onClientError, requestIdOf, setCommonHeaders } from './http/server-guards.ts';
+import {
+  addClientWatch,
+  addCommonHeaders,
+  addContinue,
+  addHostGuard,
+  addTimeouts,
+  onClientError,
+  requestIdOf,
+  setCommonHeaders,
+} from './http/server-guards.ts';
 import { addValidators } from './http/validation.ts';
 import { authRoutes } from './routes/auth.ts';
 import { backendRoutes } from './routes/backends.ts';
@@ -106,7 +115,10 @@ const socketBufferBytes = 1024 * 1024;
 function createGatewayServer(handler: RequestListener, headersTimeout: number): Server {
   // Uploads may take days: only their headers, and every byte after the other, have a limit.
   const options = { highWaterMark: socketBufferBytes, requestTimeout: 0, headersTimeout, keepAliveTimeout: 65_000 };
-  const server = createServer({ ...options, connectionsCheckingInterval: 1_000, maxHeaderSize: 32_768, requireHostHeader: false }, handler);
+  const server = createServer(
+    { ...options, connectionsCheckingInterval: 1_000, maxHeaderSize: 32_768, requireHostHeader: false },
+    handler,
+  );
   server.on('checkContinue', handler);
   return server;
 }
@@ -136,7 +148,10 @@ async function addCors(app: App, origins: string[]): Promise<void> {
   };
   await app.register(cors, {
     // Only a preflight is answered here: a plain OPTIONS asks what the route speaks, as in tus.
-    delegator: async ({ headers }: FastifyRequest) => ({ ...options, preflight: headers['access-control-request-method'] !== undefined }),
+    delegator: async ({ headers }: FastifyRequest) => ({
+      ...options,
+      preflight: headers['access-control-request-method'] !== undefined,
+    }),
   });
 }
 

@@ -20,7 +20,9 @@ export function documentHead(publicUrl: string | null): Piece {
     servers: [{ url: publicUrl ?? '/' }],
     security: [{ bearer: [] }],
     components: {
-      securitySchemes: { bearer: { type: 'http', scheme: 'bearer', description: 'The access_token of POST /api/auth/login.' } },
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer', description: 'The access_token of POST /api/auth/login.' },
+      },
       schemas: { Problem: problemSchema },
     },
   };
@@ -58,7 +60,8 @@ export function problemsOf(config: Config, method: string, hasInput: boolean): E
   if (hasInput || config.idempotent) codes.add('validation_failed');
   if (config.access !== 'public') codes.add('unauthenticated').add('forbidden').add('rate_limited');
   if (config.idempotent) codes.add('idempotency_key_reused');
-  if (method === 'POST' || method === 'PUT' || method === 'PATCH') codes.add('payload_too_large').add('unsupported_media_type');
+  if (method === 'POST' || method === 'PUT' || method === 'PATCH')
+    codes.add('payload_too_large').add('unsupported_media_type');
   codes.add('internal').add('unavailable');
   return [...codes];
 }

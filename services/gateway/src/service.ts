@@ -74,7 +74,9 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
 
 /** Shown once, on the terminal and not in the log: only the hash is kept. */
 function announce({ username, password }: { username: string; password: string }): void {
-  process.stdout.write(`\n  First start: log in as "${username}" with the password ${password}\n  It is shown only now.\n\n`);
+  process.stdout.write(
+    `\n  First start: log in as "${username}" with the password ${password}\n  It is shown only now.\n\n`,
+  );
 }
 
 async function listen(app: App, settings: GatewaySettings): Promise<void> {
@@ -83,9 +85,12 @@ async function listen(app: App, settings: GatewaySettings): Promise<void> {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : null;
     if (code === 'EADDRINUSE') {
-      throw new StartupError(`Port ${settings.port} is in use already: end what uses it, or set STOWAGE_PORT to another one.`);
+      throw new StartupError(
+        `Port ${settings.port} is in use already: end what uses it, or set STOWAGE_PORT to another one.`,
+      );
     }
-    if (code === 'EACCES') throw new StartupError(`Port ${settings.port} needs more rights: set STOWAGE_PORT to another one.`);
+    if (code === 'EACCES')
+      throw new StartupError(`Port ${settings.port} needs more rights: set STOWAGE_PORT to another one.`);
     throw error;
   }
 }

@@ -6,8 +6,12 @@ import type { Dispatcher } from 'undici';
 import { AppError, isErrorCode, unavailable } from '../errors.ts';
 import { contextToHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
+import { defaultTimeoutMs } from '../rpc/contract.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
+
+/** From the last byte of an upload to its answer: the store may have to make all of it durable. */
+const uploadTimeoutMs = 120_000;
 
 const shieldOptions = { objectMode: false, highWaterMark: 1024 * 1024 };
 
@@ -20,7 +24,6 @@ export class ByteClient {
     this.#pool = new Pool(origin, {
       connections: 128,
       connect: { timeout: 5_000 },
-      headersTimeout: 120_000,
       bodyTimeout: 60_000,
     });
   }
@@ -61,6 +64,7 @@ export class ByteClient {
         body,
         signal: context.signal,
         highWaterMark: 1024 * 1024,
+        headersTimeout: body ? uploadTimeoutMs : defaultTimeoutMs,
       });
     } catch (error) {
       throw unavailable('Content can not be reached just now.', error);

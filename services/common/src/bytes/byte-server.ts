@@ -1,4 +1,5 @@
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { context as otelContext, propagation, SpanKind, trace } from '@opentelemetry/api';
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -52,7 +53,17 @@ export class ByteServer {
     clearTimeout(timer);
   }
 
+  /** With a span of its own within the caller's trace. */
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const caller = propagation.extract(otelContext.active(), request.headers);
+    const name = `bytes${request.url ?? ''}`;
+    await trace.getTracer('stowage').startActiveSpan(name, { kind: SpanKind.SERVER }, caller, async (span) => {
+      await this.#answer(request, response);
+      span.end();
+    });
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const abort = new AbortController();
     response.on('close', () => abort.abort());
     const header = (name: string): string | undefined => request.headers[name]?.toString();
@@ -92,9 +103,9 @@ export class ByteServer {
     const { http } = errorTable[error.code];
     response.writeHead(http === 460 ? 422 : http, { 'content-type': 'application/json' });
     response.end(JSON.stringify({ code: error.code, detail: error.detail, members: error.members }));
-    request.on('error', () => undefined);
-    if (request.complete) return;
     const late = setTimeout(() => request.destroy(), refusedBodyMs).unref();
-    request.once('close', () => clearTimeout(late)).resume();
+    request.once('close', () => clearTimeout(late)).on('error', () => undefined);
+    // A listener, as resume() alone does nothing while somebody still waits for the stream to be readable.
+    request.on('data', () => undefined).resume();
   }
 }

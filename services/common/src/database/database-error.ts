@@ -25,7 +25,8 @@ export function toDatabaseError(error: unknown): unknown {
 }
 
 const outageClasses = ['08', '57', '53'];
-const outageMessages = /timeout exceeded when trying to connect|Query read timeout|Connection terminated|not queryable/i;
+const outageMessages =
+  /timeout exceeded when trying to connect|Query read timeout|Connection terminated|not queryable/i;
 
 function isOutage(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {

@@ -26,7 +26,12 @@ export interface Lease {
  * counted here. A job that used up its attempts in crashes is failed instead. Pending jobs are looked up kind by kind:
  * only so the index gives the oldest without sorting all that is due.
  */
-export async function claimJobs<T>(db: Kysely<T>, kinds: readonly string[], limit: number, lease: Lease): Promise<ClaimedJob[]> {
+export async function claimJobs<T>(
+  db: Kysely<T>,
+  kinds: readonly string[],
+  limit: number,
+  lease: Lease,
+): Promise<ClaimedJob[]> {
   return inTransaction(db, async (trx) => {
     await failExhausted(trx, kinds);
     const { rows } = await sql<ClaimedRow>`
@@ -64,7 +69,12 @@ async function failExhausted<T>(trx: Kysely<T>, kinds: readonly string[]): Promi
 }
 
 /** Renews the lease and notes progress. False: the lease is lost, and the worker must stop. */
-export async function renewLease<T>(db: Kysely<T>, job: ClaimedJob, lease: Lease, progress: Progress): Promise<boolean> {
+export async function renewLease<T>(
+  db: Kysely<T>,
+  job: ClaimedJob,
+  lease: Lease,
+  progress: Progress,
+): Promise<boolean> {
   const { numAffectedRows } = await query(() =>
     sql`
       update jobs.jobs set lease_until = now() + ${lease.leaseMs} * interval '1 ms', progress_done = ${progress.done},
@@ -112,6 +122,12 @@ function settlement(outcome: Outcome): ReturnType<typeof sql> {
 }
 
 /** Writes the event of a change of state, in the transaction of the change. */
-export async function announce<T>(trx: Kysely<T>, id: string, kind: string, state: string, attempt: number): Promise<void> {
+export async function announce<T>(
+  trx: Kysely<T>,
+  id: string,
+  kind: string,
+  state: string,
+  attempt: number,
+): Promise<void> {
   await writeOutbox(trx, `stowage.jobs.${kind}.${state}`, { id, kind, state, attempt });
 }

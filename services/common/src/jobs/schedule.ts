@@ -31,7 +31,9 @@ export class Schedule<T> {
   async #tick(): Promise<void> {
     const next = new Date(Math.ceil(Date.now() / this.#everyMs) * this.#everyMs);
     try {
-      await inTransaction(this.#db, (trx) => enqueueJob(trx, { kind: this.#kind, runAfter: next, dedupeKey: 'schedule' }));
+      await inTransaction(this.#db, (trx) =>
+        enqueueJob(trx, { kind: this.#kind, runAfter: next, dedupeKey: 'schedule' }),
+      );
     } catch (error) {
       this.#logger.warn({ err: error, kind: this.#kind }, 'A housekeeping job could not be queued.');
     }

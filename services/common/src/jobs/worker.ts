@@ -74,7 +74,9 @@ export class Worker<T> {
 
   #launch(job: ClaimedJob): void {
     const run: Promise<void> = this.#run(job)
-      .catch((error: unknown) => this.#options.logger.warn({ err: error, job_id: job.id }, 'A job could not be settled.'))
+      .catch((error: unknown) =>
+        this.#options.logger.warn({ err: error, job_id: job.id }, 'A job could not be settled.'),
+      )
       .finally(() => this.#running.delete(run));
     this.#running.add(run);
   }
@@ -113,26 +115,36 @@ export class Worker<T> {
 
   #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
     const parent = propagation.extract(otelContext.active(), { traceparent: job.traceparent ?? '' });
-    return trace.getTracer('stowage').startActiveSpan(`job ${job.kind}`, { attributes: { 'stowage.job.id': job.id } }, parent, async (span): Promise<Outcome> => {
-      try {
-        const handler = this.#handlers.get(job.kind);
-        if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
-        const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
-        return { state: 'succeeded', result, progress };
-      } catch (error) {
-        span.setStatus({ code: SpanStatusCode.ERROR });
-        return this.#failure(job, error);
-      } finally {
-        span.end();
-      }
-    });
+    return trace
+      .getTracer('stowage')
+      .startActiveSpan(
+        `job ${job.kind}`,
+        { attributes: { 'stowage.job.id': job.id } },
+        parent,
+        async (span): Promise<Outcome> => {
+          try {
+            const handler = this.#handlers.get(job.kind);
+            if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
+            const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
+            return { state: 'succeeded', result, progress };
+          } catch (error) {
+            span.setStatus({ code: SpanStatusCode.ERROR });
+            return this.#failure(job, error);
+          } finally {
+            span.end();
+          }
+        },
+      );
   }
 
   #failure(job: ClaimedJob, error: unknown): Outcome {
     if (this.#stop.signal.aborted) return { state: 'released' };
     const shown = error instanceof PermanentJobError ? new AppError('unprocessable', error.message) : toAppError(error);
     const final = error instanceof PermanentJobError || job.attempt >= job.maxAttempts;
-    this.#options.logger.warn({ err: error, job_id: job.id, kind: job.kind, attempt: job.attempt, final }, 'A job failed.');
+    this.#options.logger.warn(
+      { err: error, job_id: job.id, kind: job.kind, attempt: job.attempt, final },
+      'A job failed.',
+    );
     const cause = { code: shown.code, detail: shown.detail };
     return final ? { state: 'failed', ...cause } : { state: 'pending', ...cause, delayMs: backoffMs(job.attempt) };
   }

@@ -1,12 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { DescMessage, DescService } from '@bufbuild/protobuf';
-import type {
-  ByteEndpoint,
-  Downloader,
-  DownloadOperation,
-  Uploader,
-  UploadOperation,
-} from '../bytes/operations.ts';
+import type { ByteEndpoint, Downloader, DownloadOperation, Uploader, UploadOperation } from '../bytes/operations.ts';
 import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
 import type { Client, Endpoint } from './contract.ts';

@@ -1,12 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import type {
-  DescMessage,
-  DescMethod,
-  DescService,
-  Message,
-  MessageInitShape,
-  MessageShape,
-} from '@bufbuild/protobuf';
+import type { DescMessage, DescMethod, DescService, Message, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import type { CallContext } from './context.ts';
 
 /** What a service writes: one function a method of the generated descriptor. Throws AppError. */
@@ -55,20 +48,18 @@ export function endpoint<S extends DescService>(descriptor: S, implementation: I
   };
 }
 
-type Send = (
-  method: DescMethod,
-  request: Message,
-  context: CallContext,
-  options: CallOptions,
-) => Promise<Message>;
+type Send = (method: DescMethod, request: Message, context: CallContext, options: CallOptions) => Promise<Message>;
 
 /** A typed client whose every method goes through `send`. */
 export function clientFor<S extends DescService>(descriptor: S, send: Send): Client<S> {
   const client: Record<string, unknown> = {};
   for (const method of descriptor.methods) {
     if (method.methodKind !== 'unary') throw new Error(`${descriptor.typeName}.${method.name} is not unary`);
-    client[method.localName] = (request: MessageInitShape<DescMessage>, context: CallContext, options: CallOptions = {}) =>
-      send(method, create(method.input, request), context, options);
+    client[method.localName] = (
+      request: MessageInitShape<DescMessage>,
+      context: CallContext,
+      options: CallOptions = {},
+    ) => send(method, create(method.input, request), context, options);
   }
   // Built from the same descriptor that the type is computed from.
   return client as Client<S>;

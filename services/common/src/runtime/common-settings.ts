@@ -3,9 +3,14 @@ import { duration, integer, oneOf, setting, text } from './settings.ts';
 
 /** Settings that every service has. */
 export const commonSettings = {
-  logLevel: setting('STOWAGE_LOG_LEVEL', 'What is logged: fatal, error, warn, info, debug, trace or silent.', oneOf(...logLevels), {
-    fallback: 'info',
-  }),
+  logLevel: setting(
+    'STOWAGE_LOG_LEVEL',
+    'What is logged: fatal, error, warn, info, debug, trace or silent.',
+    oneOf(...logLevels),
+    {
+      fallback: 'info',
+    },
+  ),
   drainMs: setting('STOWAGE_DRAIN_TIMEOUT', 'How long a stopping process finishes what is under way.', duration, {
     fallback: '8s',
   }),
@@ -15,9 +20,14 @@ export const commonSettings = {
     duration,
     { fallback: '0ms' },
   ),
-  databaseConnections: setting('STOWAGE_DATABASE_CONNECTIONS', 'Database connections of each service.', integer(2, 200), {
-    fallback: '10',
-  }),
+  databaseConnections: setting(
+    'STOWAGE_DATABASE_CONNECTIONS',
+    'Database connections of each service.',
+    integer(2, 200),
+    {
+      fallback: '10',
+    },
+  ),
   jobConcurrency: setting('STOWAGE_JOB_CONCURRENCY', 'Jobs that each service runs at a time.', integer(1, 64), {
     fallback: '4',
   }),
@@ -29,11 +39,14 @@ export const commonSettings = {
 
 /** The database of a process that does not bring its own. */
 export const databaseSettings = {
-  databaseUrl: setting('STOWAGE_DATABASE_URL', 'PostgreSQL 15 or later, as postgres://…', postgresUrl, { secret: true }),
+  databaseUrl: setting('STOWAGE_DATABASE_URL', 'PostgreSQL 15 or later, as postgres://…', postgresUrl, {
+    secret: true,
+  }),
 };
 
 export function postgresUrl(text: string): string {
-  if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) throw new Error('must be like postgres://user:password@host/db');
+  if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text))
+    throw new Error('must be like postgres://user:password@host/db');
   return text;
 }
 
@@ -54,9 +67,12 @@ export const addressSettings = {
 
 /** The ports of a service in a process of its own. */
 export const portSettings = {
-  listenHost: setting('STOWAGE_LISTEN_HOST', 'The address that the inner ports are bound to.', text, { fallback: '0.0.0.0' }),
+  listenHost: setting('STOWAGE_LISTEN_HOST', 'The address that the inner ports are bound to.', text, {
+    fallback: '0.0.0.0',
+  }),
   rpcPort: setting('STOWAGE_RPC_PORT', 'The gRPC port.', integer(0, 65_535), { fallback: '9000' }),
   bytesPort: setting('STOWAGE_BYTES_PORT', 'The byte port.', integer(0, 65_535), { fallback: '9001' }),
-  managementPort: setting('STOWAGE_MANAGEMENT_PORT', 'The port of probes and metrics.', integer(0, 65_535), { fallback: '9090' }),
+  managementPort: setting('STOWAGE_MANAGEMENT_PORT', 'The port of probes and metrics.', integer(0, 65_535), {
+    fallback: '9090',
+  }),
 };
-

@@ -87,7 +87,11 @@ function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Addre
 const schemaPollMs = 1_000;
 
 /** Waits, unready, until the migrations have run: pods may start before the job that migrates. */
-async function waitForSchema(pool: Parameters<typeof schemaMismatch>[0], lifecycle: Lifecycle, logger: Logger): Promise<void> {
+async function waitForSchema(
+  pool: Parameters<typeof schemaMismatch>[0],
+  lifecycle: Lifecycle,
+  logger: Logger,
+): Promise<void> {
   while (lifecycle.state === 'starting') {
     const problem = await schemaMismatch(pool).catch((error: unknown) => String(error));
     if (problem === null) return;
@@ -95,4 +99,3 @@ async function waitForSchema(pool: Parameters<typeof schemaMismatch>[0], lifecyc
     await new Promise((resolve) => setTimeout(resolve, schemaPollMs));
   }
 }
-

@@ -38,12 +38,14 @@ describe('settings', () => {
   test('times and sizes carry their units', () => {
     fc.assert(fc.property(fc.nat(999_999), (n) => duration(`${n}s`) === n * 1000 && byteSize(`${n}KiB`) === n * 1024));
     for (const wrong of ['', '5', '-5s', '5 s', '1w', 's']) expect(() => duration(wrong)).toThrow(/must be a time/);
-    for (const wrong of ['', 'KiB', '-1', '1KB', '99999999TiB']) expect(() => byteSize(wrong)).toThrow(/must be a size/);
+    for (const wrong of ['', 'KiB', '-1', '1KB', '99999999TiB'])
+      expect(() => byteSize(wrong)).toThrow(/must be a size/);
   });
 
   test('an origin is scheme, host and port alone', () => {
     expect(origin('https://files.example.com')).toBe('https://files.example.com');
-    for (const wrong of ['files.example.com', 'https://a/b', 'ftp://a', 'https://u@a', 'https://a?x']) expect(() => origin(wrong)).toThrow();
+    for (const wrong of ['files.example.com', 'https://a/b', 'ftp://a', 'https://u@a', 'https://a?x'])
+      expect(() => origin(wrong)).toThrow();
     expect(list(origin)('https://a, https://b')).toEqual(['https://a', 'https://b']);
   });
 });

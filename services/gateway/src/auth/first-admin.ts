@@ -17,7 +17,12 @@ export async function makeFirstAdmin(
   const any = await query(() => db.selectFrom('identity.users').select('id').limit(1).executeTakeFirst());
   if (any) return null;
   const password = settings.adminPassword ?? randomBytes(18).toString('base64url');
-  const values = { id: newId(), username: settings.adminUsername, role: 'admin' as const, password_hash: await hashPassword(password) };
+  const values = {
+    id: newId(),
+    username: settings.adminUsername,
+    role: 'admin' as const,
+    password_hash: await hashPassword(password),
+  };
   const inserted = await query(() =>
     db
       .insertInto('identity.users')

@@ -28,14 +28,18 @@ export async function logIn(
   await countAttempt(db, username, address, settings);
   const row = await findUser(db, username);
   const { right, outdated } = await verifyPassword(password, row?.password_hash ?? (await dummyHash));
-  if (!row || !right || row.disabled) throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
+  if (!row || !right || row.disabled)
+    throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
   await forgiveAttempt(db, username, address, settings);
   if (outdated) await rehash(db, row.id, row.password_hash, password);
   const { token, expiresAt } = await createSession(db, row.id, settings);
   return { token, expiresAt, user: toUser(row) };
 }
 
-async function findUser(db: Kysely<Tables>, username: string): Promise<Selectable<Tables['identity.users']> | undefined> {
+async function findUser(
+  db: Kysely<Tables>,
+  username: string,
+): Promise<Selectable<Tables['identity.users']> | undefined> {
   // PostgreSQL takes no NUL in a text, and no user has one in the name.
   if (username.includes('\u0000')) return undefined;
   return query(() => db.selectFrom('identity.users').selectAll().where('username', '=', username).executeTakeFirst());

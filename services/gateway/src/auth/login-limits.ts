@@ -12,7 +12,12 @@ type Limits = Pick<GatewaySettings, 'loginWindowMs' | 'loginFailuresPerUser' | '
  * Counts a login as failed before the password is looked at, so that parallel guesses through several gateways can't
  * slip by: in PostgreSQL, per user name and address and per address. Throws `rate_limited` above a limit.
  */
-export async function countAttempt(db: Kysely<Tables>, username: string, address: string, limits: Limits): Promise<void> {
+export async function countAttempt(
+  db: Kysely<Tables>,
+  username: string,
+  address: string,
+  limits: Limits,
+): Promise<void> {
   const keys = keysOf(username, address);
   const { rows } = await query(() =>
     sql<{ key: string; attempts: number; remaining_ms: number }>`
@@ -22,7 +27,9 @@ export async function countAttempt(db: Kysely<Tables>, username: string, address
         attempts = case when a.window_started_at < now() - ${limits.loginWindowMs} * interval '1 ms' then 1 else a.attempts + 1 end,
         window_started_at = case when a.window_started_at < now() - ${limits.loginWindowMs} * interval '1 ms' then now() else a.window_started_at end
       returning key, attempts,
-        extract(epoch from window_started_at + ${limits.loginWindowMs} * interval '1 ms' - now())::float8 * 1000 as remaining_ms`.execute(db),
+        extract(epoch from window_started_at + ${limits.loginWindowMs} * interval '1 ms' - now())::float8 * 1000 as remaining_ms`.execute(
+      db,
+    ),
   );
   for (const row of rows) {
     const limit = row.key === keys.pair ? limits.loginFailuresPerUser : limits.loginFailuresPerAddress;
@@ -33,11 +40,18 @@ export async function countAttempt(db: Kysely<Tables>, username: string, address
 }
 
 /** Takes a login that turned out right back from the counts, and drops counts of long ago. */
-export async function forgiveAttempt(db: Kysely<Tables>, username: string, address: string, limits: Limits): Promise<void> {
+export async function forgiveAttempt(
+  db: Kysely<Tables>,
+  username: string,
+  address: string,
+  limits: Limits,
+): Promise<void> {
   const keys = keysOf(username, address);
   await query(async () => {
     await sql`delete from identity.login_attempts where key = ${keys.pair}`.execute(db);
-    await sql`update identity.login_attempts set attempts = greatest(0, attempts - 1) where key = ${keys.address}`.execute(db);
+    await sql`update identity.login_attempts set attempts = greatest(0, attempts - 1) where key = ${keys.address}`.execute(
+      db,
+    );
     await sql`
       delete from identity.login_attempts where key in (select key from identity.login_attempts
         where window_started_at < now() - ${limits.loginWindowMs} * interval '1 ms' limit 100)`.execute(db);

@@ -56,7 +56,10 @@ export async function createSession(
         ]),
       )
       .execute();
-    await db.insertInto('identity.sessions').values({ id: newId(), token_hash: hashOf(token), user_id: userId }).execute();
+    await db
+      .insertInto('identity.sessions')
+      .values({ id: newId(), token_hash: hashOf(token), user_id: userId })
+      .execute();
   });
   return { token, expiresAt: new Date(now + Math.min(limits.sessionTtlMs, limits.sessionMaxMs)) };
 }
@@ -76,7 +79,8 @@ export async function findSession(pool: pg.Pool, token: string, limits: SessionL
   const { rows } = await query(() => pool.query<SessionRow>({ name: 'find-session', text: findText, values }));
   const row = rows[0];
   if (!row) throw badToken();
-  if (row.stale) await query(() => pool.query('update identity.sessions set last_used_at = now() where id = $1', [row.id]));
+  if (row.stale)
+    await query(() => pool.query('update identity.sessions set last_used_at = now() where id = $1', [row.id]));
   const lastUsedAt = row.stale ? Date.now() : row.last_used_at.getTime();
   return {
     id: row.id,

@@ -31,12 +31,19 @@ export async function listUsers(
   page: { limit: number; cursor: string },
 ): Promise<{ items: User[]; next_cursor: string | null }> {
   const after = decodeCursor(page.cursor, 1);
-  let select = db.selectFrom('identity.users').selectAll().orderBy('username').limit(page.limit + 1);
+  let select = db
+    .selectFrom('identity.users')
+    .selectAll()
+    .orderBy('username')
+    .limit(page.limit + 1);
   if (after?.[0] !== undefined) select = select.where('username', '>', after[0]);
   const rows = await query(() => select.execute());
   const items = rows.slice(0, page.limit);
   const last = items.at(-1);
-  return { items: items.map(toUser), next_cursor: rows.length > page.limit && last ? encodeCursor([last.username]) : null };
+  return {
+    items: items.map(toUser),
+    next_cursor: rows.length > page.limit && last ? encodeCursor([last.username]) : null,
+  };
 }
 
 /** Makes a user. Throws `name_conflict`. */
@@ -51,7 +58,7 @@ export async function createUser(
     return toUser(await db.insertInto('identity.users').values(values).returningAll().executeTakeFirstOrThrow());
   } catch (error) {
     if (violatedConstraint(error) !== 'users_username_key') throw error;
-    throw new AppError('name_conflict', `There is a user "${username}" already.`);
+    throw new AppError('name_conflict', 'There is a user of this name already.');
   }
 }
 
@@ -92,7 +99,9 @@ export async function deleteUser(db: Kysely<Tables>, userId: string): Promise<vo
 
 /** All enabled admins are locked in one order first, so that two can't each remove the other. */
 async function lockUser(trx: Transaction<Tables>, userId: string): Promise<UserRow> {
-  await sql`select id from identity.users where (role = 'admin' and not disabled) or id = ${userId} order by id for update`.execute(trx);
+  await sql`select id from identity.users where (role = 'admin' and not disabled) or id = ${userId} order by id for update`.execute(
+    trx,
+  );
   const row = await trx.selectFrom('identity.users').selectAll().where('id', '=', userId).executeTakeFirst();
   if (!row) throw new AppError('not_found', 'There is no user with this id.');
   return row;

@@ -34,7 +34,10 @@ export async function makePreview(
   const key = kind === 'text' ? `${source.blobId}-text` : `${source.blobId}-${wanted.size}`;
   const kept = cache.get(key);
   if (kept) return kept;
-  const bytes = kind === 'text' ? await textOf(dependencies, source, context) : await imageOf(dependencies, source, wanted.size, context);
+  const bytes =
+    kind === 'text'
+      ? await textOf(dependencies, source, context)
+      : await imageOf(dependencies, source, wanted.size, context);
   const mediaType = kind === 'text' ? 'text/plain; charset=utf-8' : 'image/webp';
   const preview = { mediaType, etag: `"${key}"`, bytes };
   cache.set(key, preview);
@@ -56,8 +59,14 @@ async function imageOf(
   return dependencies.previewer.makeWebp(image, size, context.signal);
 }
 
-async function readAll(dependencies: AppDependencies, source: BlobSource, end: number, context: CallContext): Promise<Buffer> {
+async function readAll(
+  dependencies: AppDependencies,
+  source: BlobSource,
+  end: number,
+  context: CallContext,
+): Promise<Buffer> {
   const pieces: Buffer[] = [];
-  if (end > 0) for await (const piece of readVerified(dependencies, source, { start: 0, end }, context)) pieces.push(piece);
+  if (end > 0)
+    for await (const piece of readVerified(dependencies, source, { start: 0, end }, context)) pieces.push(piece);
   return Buffer.concat(pieces);
 }

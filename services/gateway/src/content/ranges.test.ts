@@ -17,10 +17,19 @@ describe('a Range header', () => {
     expect(parseRange(header, 100)).toBe('unsatisfiable'),
   );
 
-  test.each([undefined, '', 'bytes', 'bytes=', 'bytes=-', 'bytes=5-4', 'bytes=a-b', 'lines=0-1', 'bytes=0-1,3-4', 'bytes=0x1-2', 'bytes=+1-2'])(
-    '%s asks for the whole',
-    (header) => expect(parseRange(header, 100)).toBeNull(),
-  );
+  test.each([
+    undefined,
+    '',
+    'bytes',
+    'bytes=',
+    'bytes=-',
+    'bytes=5-4',
+    'bytes=a-b',
+    'lines=0-1',
+    'bytes=0-1,3-4',
+    'bytes=0x1-2',
+    'bytes=+1-2',
+  ])('%s asks for the whole', (header) => expect(parseRange(header, 100)).toBeNull());
 
   test('nothing lies in an empty content', () => {
     expect(parseRange('bytes=0-', 0)).toBe('unsatisfiable');

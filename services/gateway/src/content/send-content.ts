@@ -89,7 +89,8 @@ async function sendBytes(
   const response = reply.raw;
   response.writeHead(head.status, Object.fromEntries(headers));
   try {
-    for (let piece = first; !piece.done; piece = await pieces.next()) await write(response, piece.value, context.signal);
+    for (let piece = first; !piece.done; piece = await pieces.next())
+      await write(response, piece.value, context.signal);
     response.end();
   } catch (error) {
     if (!context.signal.aborted) reply.log.warn({ err: error }, 'A download broke off.');

@@ -77,10 +77,13 @@ function checksumsOf(bytes: Buffer): Buffer {
 }
 
 describe('reading a blob', () => {
-  test.each([1, 1000, 65_536, chunkBytes, 5 * chunkBytes])('gives the content whatever the pieces (%i bytes)', async (size) => {
-    stores.set('a', good(size === 1 ? 7_919 : size));
-    expect((await read(source(['a']))).equals(content)).toBe(true);
-  });
+  test.each([1, 1000, 65_536, chunkBytes, 5 * chunkBytes])(
+    'gives the content whatever the pieces (%i bytes)',
+    async (size) => {
+      stores.set('a', good(size === 1 ? 7_919 : size));
+      expect((await read(source(['a']))).equals(content)).toBe(true);
+    },
+  );
 
   test.each([
     [0, 1],
@@ -121,7 +124,9 @@ describe('reading a blob', () => {
     damaged[chunkBytes + 1] = (damaged[chunkBytes + 1] ?? 0) ^ 128;
     stores.set('a', (start, end) => Readable.from([damaged.subarray(start, end)]));
     expect((await read(source(['a']), 0, 100)).equals(content.subarray(0, 100))).toBe(true);
-    await expect(read(source(['a']), chunkBytes + 500, chunkBytes + 600)).rejects.toMatchObject({ code: 'unavailable' });
+    await expect(read(source(['a']), chunkBytes + 500, chunkBytes + 600)).rejects.toMatchObject({
+      code: 'unavailable',
+    });
   });
 
   test('a replica that is gone or ends early is reported missing', async () => {

@@ -82,7 +82,7 @@ async function* chunksOf(
   let pieces: Buffer[] = [];
   let gathered = 0;
   for await (const piece of stream as AsyncIterable<Buffer>) {
-    for (let rest = piece; rest.length > 0; ) {
+    for (let rest = piece; rest.length > 0;) {
       const wanted = Math.min(chunkBytes, end - position) - gathered;
       const part = rest.subarray(0, wanted);
       rest = rest.subarray(part.length);

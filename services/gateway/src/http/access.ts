@@ -61,7 +61,9 @@ export function addNotFound(app: FastifyInstance): void {
   });
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '';
-    const allow = [...new Set(known.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => [...methods]))];
+    const allow = [
+      ...new Set(known.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => [...methods])),
+    ];
     if (allow.length === 0) throw new AppError('not_found', 'There is nothing at this address.');
     if (request.method === 'OPTIONS') return reply.code(204).header('allow', allow.join(', ')).send();
     throw new AppError('method_not_allowed', `Use ${allow.join(' or ')} here.`, { members: { allow } });

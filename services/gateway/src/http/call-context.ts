@@ -23,7 +23,9 @@ function idempotencyKeyOf(request: FastifyRequest): IdempotencyKey | null {
   const key = request.headers['idempotency-key'];
   if (key === undefined || !request.routeOptions.config.idempotent) return null;
   if (typeof key !== 'string' || !/^[\x21-\x7e]{1,128}$/.test(key)) {
-    throw validationError([{ pointer: '/headers/idempotency-key', detail: 'must be 1 to 128 visible ASCII characters' }]);
+    throw validationError([
+      { pointer: '/headers/idempotency-key', detail: 'must be 1 to 128 visible ASCII characters' },
+    ]);
   }
   return { key, route: `${request.method} ${request.url}`, fingerprint: fingerprintOf(request.body) };
 }

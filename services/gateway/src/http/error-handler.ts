@@ -8,7 +8,8 @@ import { problemHeaders, problemOf } from './problem.ts';
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const shown = asAppError(error);
   if (shown.code === 'internal' && shown.cause !== undefined) request.log.error({ err: shown.cause }, shown.detail);
-  else if (shown.code === 'unavailable' && shown.cause !== undefined) request.log.warn({ err: shown.cause }, shown.detail);
+  else if (shown.code === 'unavailable' && shown.cause !== undefined)
+    request.log.warn({ err: shown.cause }, shown.detail);
   const problem = problemOf(shown, request.id);
   reply.code(problem.status).headers(problemHeaders(shown)).type('application/problem+json');
   void reply.serializer(JSON.stringify).send(problem);
@@ -38,7 +39,9 @@ function fromFastify(error: FastifyError): AppError {
     case 'FST_ERR_MAX_PARAM_LENGTH':
       return new AppError('not_found', 'There is nothing at this address.');
     default:
-      return (error.statusCode ?? 500) < 500 ? new AppError('validation_failed', 'The request is malformed.') : toAppError(error);
+      return (error.statusCode ?? 500) < 500
+        ? new AppError('validation_failed', 'The request is malformed.')
+        : toAppError(error);
   }
 }
 
@@ -49,7 +52,10 @@ function fromValidation(error: FastifyError): AppError {
   const faults = (error.validation ?? []).slice(0, 32).map((fault): FieldError => {
     const extra = fault.params['additionalProperty'] ?? fault.params['missingProperty'];
     const path = fault.instancePath + (typeof extra === 'string' ? `/${escapePointer(extra)}` : '');
-    return { pointer: inQuery ? `?${path.slice(1)}` : path, detail: explain(fault.keyword, fault.message ?? 'is not valid') };
+    return {
+      pointer: inQuery ? `?${path.slice(1)}` : path,
+      detail: explain(fault.keyword, fault.message ?? 'is not valid'),
+    };
   });
   return validationError(faults);
 }

@@ -33,6 +33,18 @@ describe('a JSON body', () => {
     expect(() => parseJsonBody(Buffer.from([0x22, 0xff, 0x22]))).toThrow(refused);
   });
 
+  test('with half a character in a text or key is refused, and told where', () => {
+    for (const half of ['\\ud800', '\\uDFFF', 'a\\udc00\\ud800b']) {
+      const text = `{"a":{"b/c":["ok","${half}"]}}`;
+      const members = { errors: [expect.objectContaining({ pointer: '/a/b~1c/1' })] };
+      expect(() => parseJsonBody(Buffer.from(text))).toThrow(
+        expect.objectContaining({ code: 'validation_failed', members }),
+      );
+      expect(() => parseJsonBody(Buffer.from(`{"${half}":1}`))).toThrow(refused);
+    }
+    expect(parseJsonBody(Buffer.from('{"a":"\\ud83d\\ude00"}'))).toEqual({ a: '\u{1f600}' });
+  });
+
   test('brackets inside strings are no depth', () => {
     const text = JSON.stringify({ name: '[{"\\'.repeat(100) });
     expect(() => parseJsonBody(Buffer.from(text))).not.toThrow();

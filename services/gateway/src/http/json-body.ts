@@ -1,10 +1,10 @@
-import { AppError } from '@stowage/common/errors';
+import { AppError, validationError } from '@stowage/common/errors';
 import type { FastifyInstance } from 'fastify';
 
 const maxDepth = 32;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
-/** Parses JSON bodies strictly: UTF-8, at most 32 levels deep, no `__proto__`; an empty body is `{}`. */
+/** Parses JSON bodies strictly: UTF-8, at most 32 levels deep, no `__proto__`, no half characters; an empty body is `{}`. */
 export function addJsonParser(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
@@ -31,7 +31,27 @@ export function parseJsonBody(body: Buffer): unknown {
     if (error instanceof AppError) throw error;
     throw malformed('The body is not valid JSON.');
   }
+  if (surrogateEscape.test(text)) refuseHalfCharacters(parsed, '');
   return parsed;
+}
+
+/** In UTF-8 text the only way to half a character. */
+const surrogateEscape = /\\u[dD][89a-fA-F]/;
+
+/** An unpaired surrogate can't be said in UTF-8: between services it would silently become another character. */
+function refuseHalfCharacters(value: unknown, pointer: string): void {
+  if (typeof value === 'string' && !value.isWellFormed()) {
+    throw validationError([{ pointer, detail: 'must not contain unpaired surrogates' }]);
+  }
+  if (typeof value !== 'object' || value === null) return;
+  for (const [key, inner] of Object.entries(value)) {
+    refuseHalfCharacters(key, pointer);
+    refuseHalfCharacters(inner, `${pointer}/${escapePointer(key)}`);
+  }
+}
+
+function escapePointer(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1').slice(0, 200);
 }
 
 function decode(body: Buffer): string {

@@ -88,14 +88,20 @@ function expectsContinue(request: IncomingMessage): boolean {
 }
 
 /** Ends JSON requests whose body takes too long, and content that stands still. */
-export function addTimeouts(app: FastifyInstance, settings: Pick<GatewaySettings, 'jsonTimeoutMs' | 'idleTimeoutMs'>): void {
+export function addTimeouts(
+  app: FastifyInstance,
+  settings: Pick<GatewaySettings, 'jsonTimeoutMs' | 'idleTimeoutMs'>,
+): void {
   const timers = new WeakMap<FastifyRequest, NodeJS.Timeout>();
   const clear = async (request: FastifyRequest): Promise<void> => clearTimeout(timers.get(request));
   app.addHook('onRequest', async (request, reply) => {
     // Node destroys a socket that nobody else's listener takes care of.
     request.raw.socket.setTimeout(settings.idleTimeoutMs);
     if (isTus(request.url)) return;
-    timers.set(request, setTimeout(() => endLate(request, reply), settings.jsonTimeoutMs));
+    timers.set(
+      request,
+      setTimeout(() => endLate(request, reply), settings.jsonTimeoutMs),
+    );
   });
   app.addHook('preValidation', clear);
   app.addHook('preHandler', async (request) => {
@@ -106,7 +112,8 @@ export function addTimeouts(app: FastifyInstance, settings: Pick<GatewaySettings
 }
 
 function endLate(request: FastifyRequest, reply: FastifyReply): void {
-  if (!reply.sent) answerRaw(request.raw.socket, new AppError('request_timeout', 'The body took too long to arrive.'), request.id);
+  if (!reply.sent)
+    answerRaw(request.raw.socket, new AppError('request_timeout', 'The body took too long to arrive.'), request.id);
 }
 
 /** Answers what Node could not even parse as HTTP, with a problem document and a closed connection. */
@@ -120,7 +127,8 @@ export function onClientError(error: NodeJS.ErrnoException, socket: Socket): voi
 
 function parserError(code: string | undefined): AppError {
   if (code === 'HPE_HEADER_OVERFLOW') return new AppError('headers_too_large', 'The request headers are too large.');
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new AppError('request_timeout', 'The request took too long to arrive.');
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return new AppError('request_timeout', 'The request took too long to arrive.');
   return new AppError('validation_failed', 'This is not a well-formed HTTP request.');
 }
 

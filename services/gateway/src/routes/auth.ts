@@ -54,7 +54,12 @@ export function authRoutes(app: App, { db, settings }: AppDependencies): void {
     method: 'POST',
     url: '/api/auth/logout',
     config: { access: 'viewer', allowedReadOnly: true },
-    schema: { tags: ['Auth'], summary: 'Log out: the token is dead from then on', body: Closed({}), response: { 204: NoContent } },
+    schema: {
+      tags: ['Auth'],
+      summary: 'Log out: the token is dead from then on',
+      body: Closed({}),
+      response: { 204: NoContent },
+    },
     handler: async (request, reply) => {
       actorOf(request);
       if (request.session) await endSession(db, request.session.id);
@@ -73,7 +78,11 @@ export function authRoutes(app: App, { db, settings }: AppDependencies): void {
       if (!session) throw new Error('a request with an actor has a session');
       return {
         user: { id: userId, username, role, created_at: session.userCreatedAt.toISOString() },
-        session: { id: session.id, created_at: session.createdAt.toISOString(), expires_at: session.expiresAt.toISOString() },
+        session: {
+          id: session.id,
+          created_at: session.createdAt.toISOString(),
+          expires_at: session.expiresAt.toISOString(),
+        },
       };
     },
   });

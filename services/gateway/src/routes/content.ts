@@ -34,7 +34,11 @@ function byteRoutes(app: App, dependencies: AppDependencies): void {
       method: ['GET', 'HEAD'],
       url: `/api/files/:file_id/${disposition}`,
       exposeHeadRoute: false,
-      config: { access: 'viewer', problems: [...readProblems, 'range_not_satisfiable', 'precondition_failed'], requestHeaders },
+      config: {
+        access: 'viewer',
+        problems: [...readProblems, 'range_not_satisfiable', 'precondition_failed'],
+        requestHeaders,
+      },
       schema: {
         tags,
         summary: disposition === 'download' ? 'Download a file' : 'Stream a file to a player or viewer',
@@ -62,7 +66,8 @@ function previewRoute(app: App, dependencies: AppDependencies): void {
     schema: {
       tags,
       summary: 'A small picture or text made from a file',
-      description: 'Images become WebP within `size` pixels; text its first 64 KiB as text/plain; anything else is 415.',
+      description:
+        'Images become WebP within `size` pixels; text its first 64 KiB as text/plain; anything else is 415.',
       params: Params,
       querystring: Closed({ size: Type.Integer({ minimum: 64, maximum: 2048, default: 512 }) }),
       response: { 200: Bytes },

@@ -25,7 +25,10 @@ const ChildrenQuery = Closed({
   ...pageFields,
   sort: Type.Union(
     [Type.Literal('name'), Type.Literal('created_at'), Type.Literal('updated_at'), Type.Literal('size')],
-    { default: 'name', description: 'Directories come first in every order; they have no size and keep to their names then.' },
+    {
+      default: 'name',
+      description: 'Directories come first in every order; they have no size and keep to their names then.',
+    },
   ),
   order: Type.Union([Type.Literal('asc'), Type.Literal('desc')], { default: 'asc' }),
   kind: Type.Optional(Type.Union([Type.Literal('directory'), Type.Literal('file')])),
@@ -123,14 +126,17 @@ function createRoute(app: App, tree: Tree): void {
       return answer(reply, node);
     },
   });
-
 }
 
 function placeRoutes(app: App, tree: Tree): void {
   app.route({
     method: 'POST',
     url: '/api/directories/:directory_id/rename',
-    config: { access: 'editor', idempotent: true, problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'] },
+    config: {
+      access: 'editor',
+      idempotent: true,
+      problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'],
+    },
     schema: {
       tags,
       summary: 'Rename a directory',
@@ -168,7 +174,14 @@ function placeRoutes(app: App, tree: Tree): void {
       const id = directoryIdOf(request.params.directory_id);
       const { parent_id: parent, name, on_conflict: onConflict } = request.body;
       const { node } = await tree.moveNode(
-        { id, kind, parentId: directoryIdOf(parent), name, onConflict: onConflictOf(onConflict), ifMatch: ifMatchOf(request) },
+        {
+          id,
+          kind,
+          parentId: directoryIdOf(parent),
+          name,
+          onConflict: onConflictOf(onConflict),
+          ifMatch: ifMatchOf(request),
+        },
         contextOf(request),
       );
       return answer(reply, node);
@@ -191,7 +204,8 @@ function binRoutes(app: App, tree: Tree): void {
     handler: async (request, reply) => {
       const id = directoryIdOf(request.params.directory_id);
       const ifMatch = ifMatchOf(request);
-      if (!request.query.permanent) return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
+      if (!request.query.permanent)
+        return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
       await tree.purgeNode({ id, kind, ifMatch }, contextOf(request));
       return sendNothing(reply);
     },

@@ -5,7 +5,8 @@ import type { App } from '../app-types.ts';
 import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf } from '../openapi.ts';
 import type { Piece } from '../openapi.ts';
 
-const idempotencyKey = 'The same key (1–128 visible ASCII characters), user, route and body within 24 h answer the first result again.';
+const idempotencyKey =
+  'The same key (1–128 visible ASCII characters), user, route and body within 24 h answer the first result again.';
 const ifMatch = 'The ETag that the change is meant for, such as `"3"`; another version is 412.';
 
 /** Request headers that a route takes, for the description; the handlers read them themselves. */
@@ -16,7 +17,9 @@ function headersOf(config: NonNullable<RouteOptions['config']>, method: string):
     ...(conditional ? { 'If-Match': ifMatch } : {}),
     ...config.requestHeaders,
   };
-  const properties = Object.fromEntries(Object.entries(told).map(([name, description]) => [name, { type: 'string', description }]));
+  const properties = Object.fromEntries(
+    Object.entries(told).map(([name, description]) => [name, { type: 'string', description }]),
+  );
   return Object.keys(properties).length === 0 ? {} : { headers: { type: 'object', properties } };
 }
 
@@ -51,7 +54,11 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       route.config = { ...route.config, access: 'public' };
       route.schema = { ...route.schema, hide: true };
     });
-    await docs.register(swaggerUi, { routePrefix: '/api/docs', staticCSP, uiConfig: { docExpansion: 'list', layout: 'BaseLayout' } });
+    await docs.register(swaggerUi, {
+      routePrefix: '/api/docs',
+      staticCSP,
+      uiConfig: { docExpansion: 'list', layout: 'BaseLayout' },
+    });
   });
 }
 
@@ -68,4 +75,3 @@ export function docsRoutes(app: App): void {
     },
   });
 }
-

@@ -7,7 +7,17 @@ import { contextOf } from '../http/call-context.ts';
 import { sendNothing } from '../http/no-content.ts';
 import { ifMatchOf, setEtag } from '../http/conditions.ts';
 import { Closed, DirectoryId, Id, Name, NoContent, OnConflict, Page, pageFields } from '../http/schemas.ts';
-import { AnyNode, directoryIdOf, File, FileWithPlacement, onConflictOf, present, toFile, toNode, toPlacement } from './nodes.ts';
+import {
+  AnyNode,
+  directoryIdOf,
+  File,
+  FileWithPlacement,
+  onConflictOf,
+  present,
+  toFile,
+  toNode,
+  toPlacement,
+} from './nodes.ts';
 
 const tags = ['Files'];
 const Params = Type.Object({ file_id: Id });
@@ -62,7 +72,12 @@ function readRoute(app: App, tree: Tree): void {
     method: 'GET',
     url: '/api/files/:file_id',
     config: { access: 'viewer', problems: ['not_found'] },
-    schema: { tags, summary: 'Read a file’s metadata and placement', params: Params, response: { 200: FileWithPlacement } },
+    schema: {
+      tags,
+      summary: 'Read a file’s metadata and placement',
+      params: Params,
+      response: { 200: FileWithPlacement },
+    },
     handler: async (request, reply) => {
       const { node, placement } = await tree.getNode(
         { id: request.params.file_id, kind, withPlacement: true },
@@ -77,7 +92,11 @@ function placeRoutes(app: App, tree: Tree): void {
   app.route({
     method: 'POST',
     url: '/api/files/:file_id/rename',
-    config: { access: 'editor', idempotent: true, problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'] },
+    config: {
+      access: 'editor',
+      idempotent: true,
+      problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'],
+    },
     schema: {
       tags,
       summary: 'Rename a file',
@@ -98,7 +117,11 @@ function placeRoutes(app: App, tree: Tree): void {
   app.route({
     method: 'POST',
     url: '/api/files/:file_id/move',
-    config: { access: 'editor', idempotent: true, problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'] },
+    config: {
+      access: 'editor',
+      idempotent: true,
+      problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed'],
+    },
     schema: {
       tags,
       summary: 'Move a file',
@@ -139,7 +162,8 @@ function binRoutes(app: App, tree: Tree): void {
     handler: async (request, reply) => {
       const id = request.params.file_id;
       const ifMatch = ifMatchOf(request);
-      if (!request.query.permanent) return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
+      if (!request.query.permanent)
+        return answer(reply, (await tree.recycleNode({ id, kind, ifMatch }, contextOf(request))).node);
       await tree.purgeNode({ id, kind, ifMatch }, contextOf(request));
       return sendNothing(reply);
     },

@@ -60,14 +60,21 @@ export function jobRoutes(app: App, { jobs }: AppDependencies): void {
     url: '/api/jobs/:job_id',
     config: { access: 'admin', problems: ['not_found'] },
     schema: { tags, summary: 'Read a job', params: Params, response: { 200: Job } },
-    handler: async (request) => toJob(present((await jobs.getJob({ id: request.params.job_id }, contextOf(request))).job)),
+    handler: async (request) =>
+      toJob(present((await jobs.getJob({ id: request.params.job_id }, contextOf(request))).job)),
   });
 
   app.route({
     method: 'POST',
     url: '/api/jobs/:job_id/retry',
     config: { access: 'admin', idempotent: true, problems: ['not_found', 'state_conflict'] },
-    schema: { tags, summary: 'Make a failed job pending again', params: Params, body: Closed({}), response: { 200: Job } },
+    schema: {
+      tags,
+      summary: 'Make a failed job pending again',
+      params: Params,
+      body: Closed({}),
+      response: { 200: Job },
+    },
     handler: async (request) =>
       toJob(present((await jobs.retryJob({ id: request.params.job_id }, contextOf(request))).job)),
   });

@@ -1,7 +1,12 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import { rootDirectoryId } from '@stowage/common/ids';
-import { NodeKind, OnConflict as OnConflictEnum, PlacementState, ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import {
+  NodeKind,
+  OnConflict as OnConflictEnum,
+  PlacementState,
+  ReplicaState,
+} from '@stowage/proto/stowage/catalog/v1/node';
 import type { Node, Placement } from '@stowage/proto/stowage/catalog/v1/node';
 import { Type } from 'typebox';
 import type { Static } from 'typebox';
@@ -61,7 +66,10 @@ const fileFields = {
 };
 
 export const File = Type.Object(fileFields, { title: 'File' });
-export const FileWithPlacement = Type.Object({ ...fileFields, placement: PlacementSchema }, { title: 'FileWithPlacement' });
+export const FileWithPlacement = Type.Object(
+  { ...fileFields, placement: PlacementSchema },
+  { title: 'FileWithPlacement' },
+);
 export const AnyNode = Type.Union([Directory, File], { title: 'Node' });
 
 export function toDirectory(node: Node): Static<typeof Directory> {

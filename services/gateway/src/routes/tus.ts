@@ -50,7 +50,8 @@ const creationHeaders = {
   ...version,
   'Upload-Length': 'The length of the whole in bytes; or `Upload-Defer-Length: 1`.',
   'Upload-Defer-Length': '`1`: a later PATCH tells the length.',
-  'Upload-Metadata': 'Pairs of a key and a base64 value, separated by commas: filename, directory_id, filetype, file_class, sha256, on_conflict.',
+  'Upload-Metadata':
+    'Pairs of a key and a base64 value, separated by commas: filename, directory_id, filetype, file_class, sha256, on_conflict.',
   ...bodyHeaders,
 };
 const appendHeaders = {
@@ -67,7 +68,8 @@ export function tusRoutes(app: App, dependencies: AppDependencies): void {
     files.addContentTypeParser('*', (_request, _payload, done) => done(null));
     files.setErrorHandler(async (error, request, reply) => {
       if (!(await drain(request.raw))) void reply.header('connection', 'close');
-      if (error instanceof AppError && error.code === 'tus_version_unsupported') void reply.header('tus-version', tusVersion);
+      if (error instanceof AppError && error.code === 'tus_version_unsupported')
+        void reply.header('tus-version', tusVersion);
       sendError(error, request, reply);
       return reply;
     });
@@ -128,7 +130,12 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
       if (first !== 0) {
         wantBody(request, reply);
         const appended = await dependencies.appendUpload(
-          { id: upload.id, offset: 0n, checksum: checksum ?? undefined, bodyLength: first === null ? undefined : BigInt(first) },
+          {
+            id: upload.id,
+            offset: 0n,
+            checksum: checksum ?? undefined,
+            bodyLength: first === null ? undefined : BigInt(first),
+          },
           request.raw,
           context,
         );
@@ -155,8 +162,18 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'HEAD',
     url,
-    config: { access: 'editor', problems: ['not_found', 'gone', 'tus_version_unsupported'], requestHeaders: version, swagger: { exposeHeadRoute: true } },
-    schema: { tags, summary: 'How far an upload is', params: Params, response: { 200: Type.Null({ description: 'See Upload-Offset.' }) } },
+    config: {
+      access: 'editor',
+      problems: ['not_found', 'gone', 'tus_version_unsupported'],
+      requestHeaders: version,
+      swagger: { exposeHeadRoute: true },
+    },
+    schema: {
+      tags,
+      summary: 'How far an upload is',
+      params: Params,
+      response: { 200: Type.Null({ description: 'See Upload-Offset.' }) },
+    },
     handler: head,
   });
   app.route({
@@ -169,7 +186,11 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'DELETE',
     url,
-    config: { access: 'editor', problems: ['not_found', 'gone', 'state_conflict', 'tus_version_unsupported'], requestHeaders: version },
+    config: {
+      access: 'editor',
+      problems: ['not_found', 'gone', 'state_conflict', 'tus_version_unsupported'],
+      requestHeaders: version,
+    },
     schema: { tags, summary: 'Give an unfinished upload up', params: Params, response },
     handler: terminate,
   });
@@ -177,7 +198,12 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
     method: 'POST',
     url,
     config,
-    schema: { tags, summary: 'X-HTTP-Method-Override for proxies that refuse PATCH', params: Params, response: { ...response, 200: Type.Null() } },
+    schema: {
+      tags,
+      summary: 'X-HTTP-Method-Override for proxies that refuse PATCH',
+      params: Params,
+      response: { ...response, 200: Type.Null() },
+    },
     handler: async (request, reply) => {
       const handler = overridable.get(String(request.headers['x-http-method-override'] ?? ''));
       const allow = [...overridable.keys()];

@@ -14,7 +14,8 @@ const retryAfterSeconds = 2;
 
 // Without a default, which would hide what was said at creation.
 const OnConflict = Type.Union([Type.Literal('fail'), Type.Literal('rename')], {
-  description: 'When the name is taken: refuse, or take the next free `name (2).ext`. By default as was said at creation.',
+  description:
+    'When the name is taken: refuse, or take the next free `name (2).ext`. By default as was said at creation.',
 });
 
 const Finalizing = Type.Object({ state: Type.Literal('finalizing') }, { title: 'Finalizing' });
@@ -54,12 +55,21 @@ export function uploadRoutes(app: App, { uploads }: AppDependencies): void {
     config: {
       access: 'editor',
       idempotent: true,
-      problems: ['not_found', 'gone', 'upload_incomplete', 'name_conflict', 'state_conflict', 'checksum_mismatch', 'insufficient_storage'],
+      problems: [
+        'not_found',
+        'gone',
+        'upload_incomplete',
+        'name_conflict',
+        'state_conflict',
+        'checksum_mismatch',
+        'insufficient_storage',
+      ],
     },
     schema: {
       tags,
       summary: 'Make a file of a complete upload',
-      description: '201 once its content is durable and checked; again: 200 and the same file. 202 while a huge one is read back.',
+      description:
+        '201 once its content is durable and checked; again: 200 and the same file. 202 while a huge one is read back.',
       params: Params,
       body: Closed({
         filename: Type.Optional(Name),
@@ -77,7 +87,11 @@ export function uploadRoutes(app: App, { uploads }: AppDependencies): void {
         contextOf(request),
         { timeoutMs: 40_000 },
       );
-      if (!file) return reply.code(202).header('retry-after', retryAfterSeconds).send({ state: 'finalizing' as const });
+      if (!file)
+        return reply
+          .code(202)
+          .header('retry-after', retryAfterSeconds)
+          .send({ state: 'finalizing' as const });
       const shown = toFile(file);
       setEtag(reply, shown.version);
       void reply.header('location', `/api/files/${shown.id}`);

@@ -8,19 +8,23 @@ const limits = { bytes: 16 * 1024 * 1024, ms: 2_000 };
  * instead of a reset connection. True: the body was read to its end, and the connection can be kept.
  */
 export async function drain(request: IncomingMessage): Promise<boolean> {
-  if (request.complete || request.destroyed) return request.complete;
+  if (request.destroyed || request.readableEnded) return request.complete;
   if (holdsBodyBack(request)) return false;
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limits.ms);
   let bytes = 0;
-  const count = (piece: Buffer): void => {
+  request.on('data', (piece: Buffer) => {
     bytes += piece.length;
     if (bytes > limits.bytes) resolve();
-  };
-  // Whoever read before may have paused it, which a listener alone does not undo.
-  request.on('data', count).once('end', resolve).once('close', resolve).once('error', () => resolve()).resume();
+  });
+  // Whoever read before may have paused it. It is left to flow: as long as anything received is not read, Node takes no
+  // further request from the connection.
+  request
+    .once('end', resolve)
+    .once('close', resolve)
+    .once('error', () => resolve())
+    .resume();
   await promise;
   clearTimeout(timer);
-  request.off('data', count).pause();
-  return request.complete;
+  return request.readableEnded;
 }

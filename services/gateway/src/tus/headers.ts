@@ -58,7 +58,8 @@ export function uploadChecksum(headers: IncomingHttpHeaders): { algorithm: strin
   const length = Object.entries(digestBytes).find(([name]) => name === algorithm)?.[1];
   if (length === undefined) throw fault('upload-checksum', `must name one of ${checksumAlgorithms}`);
   const digest = strictBase64(encoded);
-  if (rest.length > 0 || digest?.length !== length) throw fault('upload-checksum', `must hold ${length} bytes in base64`);
+  if (rest.length > 0 || digest?.length !== length)
+    throw fault('upload-checksum', `must hold ${length} bytes in base64`);
   return { algorithm, digest };
 }
 

@@ -32,7 +32,8 @@ function pairsOf(raw: string): Map<string, string> {
   if (raw.trim() === '') return pairs;
   for (const pair of raw.split(',')) {
     const [key = '', encoded = '', ...rest] = pair.trim().split(' ');
-    if (!/^[\x21-\x2b\x2d-\x7e]+$/.test(key) || rest.length > 0) throw fault(header, 'must hold pairs of a key and a base64 value');
+    if (!/^[\x21-\x2b\x2d-\x7e]+$/.test(key) || rest.length > 0)
+      throw fault(header, 'must hold pairs of a key and a base64 value');
     if (pairs.has(key)) throw fault(header, `has the key ${key} twice`);
     pairs.set(key, textOf(key, encoded));
     if (pairs.size > maxPairs) throw fault(header, `must hold at most ${maxPairs} pairs`);

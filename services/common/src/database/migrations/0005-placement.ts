@@ -25,6 +25,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`create view placement.wanted_replicas as select file_class, replicas from placement.policies`.execute(db);
   await sql`grant usage on schema placement to stowage_placement, stowage_catalog`.execute(db);
   await sql`
-    grant select, insert, update, delete on placement.policies, placement.policy_backends to stowage_placement`.execute(db);
+    grant select, insert, update, delete on placement.policies, placement.policy_backends to stowage_placement`.execute(
+    db,
+  );
   await sql`grant select on placement.wanted_replicas to stowage_catalog`.execute(db);
 }
