@@ -14,7 +14,7 @@ import { inBatches } from '@stowage/tests/support/tree';
 import { contentOf } from '@stowage/tests/support/uploads';
 
 const mebibyte = 1024 * 1024;
-const rounds = 120;
+const rounds = 80;
 const services = ['gateway', 'backend-registry'];
 /** What may come and go by itself: pooled connections, mostly. */
 const slack = 12;

@@ -2,9 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { Client, expectStatus, logIn, uploadMetadata, until } from '@stowage/tests/support/client';
+import type { Answer } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { converse, exchange, firstAnswer, sendOdd } from '@stowage/tests/support/odd-http';
+import type { Exchange } from '@stowage/tests/support/odd-http';
 import { expectProblem } from '@stowage/tests/support/problems';
+import { unknownId } from '@stowage/tests/support/routes';
 import { adminPassword, startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 
@@ -175,125 +178,102 @@ describe('The public address', () => {
 describe('Time', () => {
   const [limitMs, slack] = [500, 2_500];
 
-  test('headers that do not come within their limit end with 408 and a closed connection', async () => {
-    const seen = await exchange(system.url, 'POST /api/directories HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: ', 8_000);
-    expect(seen.closed).toBe(true);
-    expect(seen.statuses).toEqual([408]);
-    expectProblem(firstAnswer(seen), 408, 'request_timeout');
-    expect(seen.ms).toBeLessThan(limitMs + slack);
+  /** All that is slow goes on side by side; each test below looks at what came of one. */
+  async function beSlow() {
+    const [still, steady] = [await makeUpload(10), await makeUpload(20)];
+    const slowBody = ['Content-Type: application/json', 'Content-Length: 500', 'X-Request-Id: slow'];
+    const content = ['Tus-Resumable: 1.0.0', 'Upload-Offset: 0', 'Content-Type: application/offset+octet-stream'];
+    const [headers, dripped, body, loginBody, drippedBody, stillContent, steadyContent, waiting] = await Promise.all([
+      exchange(system.url, 'POST /api/directories HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: ', 8_000),
+      drip(`GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: `, 'x'.repeat(200)),
+      exchange(system.url, `${head('POST', '/api/directories', slowBody)}{"na`, 8_000),
+      exchange(system.url, `${head('POST', '/api/auth/login', slowBody)}{"na`, 8_000),
+      drip(head('POST', '/api/directories', slowBody), ' '.repeat(200)),
+      exchange(system.url, `${head('PATCH', still, [...content, 'Content-Length: 10'])}abcd`, 10_000),
+      drip(head('PATCH', steady, [...content, 'Content-Length: 20', 'Connection: close']), 'x'.repeat(20)),
+      waitForJobs(),
+    ]);
+    return { headers, dripped, bodies: [body, loginBody], drippedBody, still, stillContent, steadyContent, waiting };
+  }
+
+  let seen: Awaited<ReturnType<typeof beSlow>>;
+
+  beforeAll(async () => {
+    seen = await beSlow();
   });
 
-  test('headers that come byte by byte do as well', async () => {
-    const seen = await converse(
+  async function makeUpload(length: number): Promise<string> {
+    const metadata = uploadMetadata({ filename: 'slow' });
+    const answer = await root.tus('POST', '/files', { 'upload-length': String(length), 'upload-metadata': metadata });
+    return (expectStatus(answer, 201).headers.get('location') ?? '').slice(publicUrl.length);
+  }
+
+  /** Sends the second part byte by byte, 75 ms apart, until it is through or the server has closed. */
+  function drip(start: string, rest: string): Promise<Exchange> {
+    return converse(
       system.url,
       async (socket) => {
-        for (const byte of `GET /api/system/health HTTP/1.1\r\nHost: stowage.test\r\nX-Slow: ${'x'.repeat(200)}`) {
+        socket.write(start);
+        for (const byte of rest) {
           if (socket.destroyed) return;
           socket.write(byte);
-          await delay(50);
-        }
-      },
-      8_000,
-    );
-    expect(seen.closed).toBe(true);
-    expect(seen.ms).toBeLessThan(limitMs + slack);
-  });
-
-  test('a JSON body that does not come ends with 408, where no token is needed as well', async () => {
-    for (const path of ['/api/directories', '/api/auth/login']) {
-      const seen = await exchange(
-        system.url,
-        `${head('POST', path, ['Content-Type: application/json', 'Content-Length: 20', 'X-Request-Id: slow'])}{"na`,
-        8_000,
-      );
-      expect(seen.closed).toBe(true);
-      expect(seen.statuses).toEqual([408]);
-      const answer = firstAnswer(seen);
-      expectProblem(answer, 408, 'request_timeout');
-      expect(answer.headers.get('x-request-id')).toBe('slow');
-      expect(seen.ms).toBeLessThan(limitMs + slack);
-    }
-  });
-
-  test('a JSON body that comes byte by byte has the same limit as a whole', async () => {
-    const seen = await converse(
-      system.url,
-      async (socket) => {
-        socket.write(head('POST', '/api/directories', ['Content-Type: application/json', 'Content-Length: 500']));
-        while (!socket.destroyed) {
-          socket.write(' ');
-          await delay(50);
-        }
-      },
-      8_000,
-    );
-    expect(seen.closed).toBe(true);
-    expect(seen.statuses).toEqual([408]);
-    expect(seen.ms).toBeLessThan(limitMs + slack);
-  });
-
-  test('content that stands still is cut off, and what arrived stays', async () => {
-    const metadata = uploadMetadata({ filename: 'slow' });
-    const made = expectStatus(
-      await root.tus('POST', '/files', { 'upload-length': '10', 'upload-metadata': metadata }),
-      201,
-    );
-    const path = (made.headers.get('location') ?? '').slice(publicUrl.length);
-    const lines = [
-      'Tus-Resumable: 1.0.0',
-      'Upload-Offset: 0',
-      'Content-Type: application/offset+octet-stream',
-      'Content-Length: 10',
-    ];
-    const seen = await exchange(system.url, `${head('PATCH', path, lines)}abcd`, 10_000);
-    expect(seen.closed).toBe(true);
-    expect(seen.statuses.filter((status) => status < 400)).toEqual([]);
-    const offset = await until(async () => {
-      const answer = await root.tus('HEAD', path);
-      return answer.headers.get('upload-offset') === '4' ? '4' : null;
-    });
-    expect(offset).toBe('4');
-  });
-
-  test('content that keeps coming has no limit as a whole', async () => {
-    const made = expectStatus(await root.tus('POST', '/files', { 'upload-length': '20' }), 201);
-    const path = (made.headers.get('location') ?? '').slice(publicUrl.length);
-    const lines = [
-      'Tus-Resumable: 1.0.0',
-      'Upload-Offset: 0',
-      'Content-Type: application/offset+octet-stream',
-      'Content-Length: 20',
-      'Connection: close',
-    ];
-    const seen = await converse(
-      system.url,
-      async (socket) => {
-        socket.write(head('PATCH', path, lines));
-        for (let i = 0; i < 20 && !socket.destroyed; i += 1) {
-          socket.write('x');
           await delay(75);
         }
       },
       10_000,
     );
-    expect(seen.statuses).toEqual([204]);
-  });
+  }
 
-  test('waiting for jobs longer than that is the client’s wish and goes on', async () => {
+  async function waitForJobs(): Promise<{ answer: Answer; ms: number }> {
     // A kind that nobody works stays due for as long as the client cares to wait.
     const database = new pg.Client({ connectionString: system.databaseUrl });
     await database.connect();
-    await database.query(
-      `insert into jobs.jobs (id, kind) values ('0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d', 'nobody_works_this')`,
-    );
+    await database.query(`insert into jobs.jobs (id, kind) values ('${unknownId}', 'nobody_works_this')`);
     await database.end();
     const start = performance.now();
-    const answer = expectStatus(
-      await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_this'], wait_seconds: 2 }),
-      200,
-    );
-    expect(answer.json).toEqual({ selected: 1, succeeded: 0, failed: 0, running: 1 });
-    expect(performance.now() - start).toBeGreaterThan(1_900);
+    const answer = await root.post('/api/jobs/run-pending', { kinds: ['nobody_works_this'], wait_seconds: 2 });
+    return { answer, ms: performance.now() - start };
+  }
+
+  test('headers that do not come within their limit end with 408 and a closed connection', () => {
+    expect(seen.headers).toMatchObject({ closed: true, statuses: [408] });
+    expectProblem(firstAnswer(seen.headers), 408, 'request_timeout');
+    expect(seen.headers.ms).toBeLessThan(limitMs + slack);
+  });
+
+  test('headers that come byte by byte do as well', () => {
+    expect(seen.dripped).toMatchObject({ closed: true, statuses: [408] });
+    expect(seen.dripped.ms).toBeLessThan(limitMs + slack);
+  });
+
+  test('a JSON body that does not come ends with 408, where no token is needed as well', () => {
+    for (const body of seen.bodies) {
+      expect(body).toMatchObject({ closed: true, statuses: [408] });
+      expectProblem(firstAnswer(body), 408, 'request_timeout');
+      expect(firstAnswer(body).headers.get('x-request-id')).toBe('slow');
+      expect(body.ms).toBeLessThan(limitMs + slack);
+    }
+  });
+
+  test('a JSON body that comes byte by byte has the same limit as a whole', () => {
+    expect(seen.drippedBody).toMatchObject({ closed: true, statuses: [408] });
+    expect(seen.drippedBody.ms).toBeLessThan(limitMs + slack);
+  });
+
+  test('content that stands still is cut off, and what arrived stays', async () => {
+    expect(seen.stillContent.closed).toBe(true);
+    expect(seen.stillContent.statuses.filter((status) => status < 400)).toEqual([]);
+    await until(async () => (await root.tus('HEAD', seen.still)).headers.get('upload-offset') === '4');
+  });
+
+  test('content that keeps coming has no limit as a whole', () => {
+    expect(seen.steadyContent.statuses).toEqual([204]);
+  });
+
+  test('waiting for jobs longer than that is the client’s wish and goes on', () => {
+    const { answer, ms } = seen.waiting;
+    expect(expectStatus(answer, 200).json).toEqual({ selected: 1, succeeded: 0, failed: 0, running: 1 });
+    expect(ms).toBeGreaterThan(1_900);
   });
 });
 

@@ -43,7 +43,6 @@ const needs: Record<string, Record<string, Call>> = {
   },
   'backend-registry': { 'listing backends': () => root.get('/api/backends'), 'beginning an upload': create },
   placement: { 'listing jobs': () => root.get('/api/jobs'), 'running jobs': () => root.post('/api/jobs/run-pending') },
-  export: {},
 };
 
 /** What goes on without any service but the gateway. */
@@ -63,6 +62,18 @@ async function expectRefused(what: string, call: Call): Promise<void> {
   expect({ what, status: answer.status, inTime: took < limitMs }).toEqual({ what, status: 503, inTime: true });
   expectProblem(answer, 503, 'unavailable');
   expectRetryAfter(answer);
+}
+
+function allRefused(calls: Record<string, Call>): Promise<void>[] {
+  return Object.entries(calls).map(([what, call]) => expectRefused(what, call));
+}
+
+async function expectRestGoesOn(): Promise<void> {
+  for (const [what, call] of Object.entries(needsNobody)) {
+    const start = performance.now();
+    expect({ what, status: (await call()).status }).toEqual({ what, status: 200 });
+    expect(performance.now() - start).toBeLessThan(3_000);
+  }
 }
 
 async function checks(): Promise<Json> {
@@ -106,33 +117,23 @@ if (mode() === 'standalone') {
   });
 } else {
   describe('A service that answers no more', () => {
-    test.each(['catalog', 'upload'])(
-      '%s: what needs it is 503 with Retry-After in time, the rest goes on, and it heals',
-      async (name) => {
-        const pid = await system.pidOf(name);
-        process.kill(pid, 'SIGSTOP');
-        try {
-          const refused = Object.entries(needs[name] ?? {}).map(([what, call]) => expectRefused(what, call));
-          for (const [what, call] of Object.entries(needsNobody)) {
-            const start = performance.now();
-            expect({ what, status: (await call()).status }).toEqual({ what, status: 200 });
-            expect(performance.now() - start).toBeLessThan(3_000);
-          }
-          const seen = await checks();
-          expect(seen).toMatchObject({
-            status: 503,
-            overall: 'unavailable',
-            retry: true,
-            states: { [name]: 'unavailable', database: 'ready', gateway: 'ready' },
-          });
-          await Promise.all(refused);
-        } finally {
-          process.kill(pid, 'SIGCONT');
-        }
-        await becomesWhole();
-        expect(await system.pidOf(name)).toBe(pid);
-      },
-    );
+    test('catalog and upload: what needs them is 503 with Retry-After in time, the rest goes on, and it heals', async () => {
+      const names = ['catalog', 'upload'];
+      const pids = await Promise.all(names.map((name) => system.pidOf(name)));
+      for (const pid of pids) process.kill(pid, 'SIGSTOP');
+      try {
+        const refused = names.flatMap((name) => allRefused(needs[name] ?? {}));
+        await expectRestGoesOn();
+        const [ready, unavailable] = ['ready', 'unavailable'];
+        const states = { catalog: unavailable, upload: unavailable, placement: ready, database: ready, gateway: ready };
+        expect(await checks()).toMatchObject({ status: 503, overall: unavailable, retry: true, states });
+        await Promise.all(refused);
+      } finally {
+        for (const pid of pids) process.kill(pid, 'SIGCONT');
+      }
+      await becomesWhole();
+      expect(await Promise.all(names.map((name) => system.pidOf(name)))).toEqual(pids);
+    });
 
     test('backend-registry: content is 503 in time, what is known of files goes on, and it heals', async () => {
       const pid = await system.pidOf('backend-registry');
@@ -151,13 +152,15 @@ if (mode() === 'standalone') {
   });
 
   describe('A service that dies', () => {
-    test.each(behindTheGateway)('%s is started again, and until then what needs it is 503', async (name) => {
-      const pid = await system.pidOf(name);
-      process.kill(pid, 'SIGKILL');
-      await Promise.all(Object.entries(needs[name] ?? {}).map(([what, call]) => expectRefused(what, call)));
-      expectStatus(await root.get('/api/auth/me'), 200);
+    test('is started again, and until then what needs it is 503; so it is with all of them at once', async () => {
+      const before = await Promise.all(behindTheGateway.map((name) => system.pidOf(name)));
+      for (const pid of before) process.kill(pid, 'SIGKILL');
+      const refused = Object.values(needs).flatMap(allRefused);
+      await expectRestGoesOn();
+      await Promise.all(refused);
       await becomesWhole();
-      expect(await system.pidOf(name)).not.toBe(pid);
+      const after = await Promise.all(behindTheGateway.map((name) => system.pidOf(name)));
+      expect(after.filter((pid) => before.includes(pid))).toEqual([]);
     });
 
     test('the gateway is started again, and tokens hold', async () => {

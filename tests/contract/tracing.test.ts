@@ -194,8 +194,10 @@ describe('A collector that is down', () => {
   });
 
   test('does not keep the service from stopping', async () => {
+    // The launcher of six stops the gateway, then upload, then the rest.
+    const stages = mode() === 'services' ? 3 : 1;
     const start = performance.now();
     expect(await system.stop()).toBe(0);
-    expect(performance.now() - start).toBeLessThan(5_000);
+    expect(performance.now() - start).toBeLessThan(stages * 5_000);
   });
 });

@@ -95,9 +95,14 @@ async function listen(app: App, settings: GatewaySettings): Promise<void> {
   }
 }
 
+const idleSweepMs = 100;
+
 /** Takes no new requests, lets those under way finish for a while, then cuts them off. */
 async function closeWithin(app: App, drainMs: number): Promise<void> {
   const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
+  // A connection that is kept alive would hold the stop up after its last answer.
+  const sweep = setInterval(() => app.server.closeIdleConnections(), idleSweepMs);
   await app.close();
+  clearInterval(sweep);
   clearTimeout(timer);
 }

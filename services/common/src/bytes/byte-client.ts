@@ -1,6 +1,6 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { Pool } from 'undici';
 import type { Dispatcher } from 'undici';
 import { AppError, isErrorCode, unavailable } from '../errors.ts';
@@ -9,11 +9,10 @@ import type { CallContext } from '../rpc/context.ts';
 import { defaultTimeoutMs } from '../rpc/contract.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
+import { shielded } from './shielded.ts';
 
 /** From the last byte of an upload to its answer: the store may have to make all of it durable. */
 const uploadTimeoutMs = 120_000;
-
-const shieldOptions = { objectMode: false, highWaterMark: 1024 * 1024 };
 
 /** The byte port of one other service. */
 export class ByteClient {
@@ -31,8 +30,8 @@ export class ByteClient {
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
     return async (request, body, context) => {
       // A refusal must not destroy the body's own socket: the client is still to read why.
-      const shielded = Readable.from(body.iterator({ destroyOnReturn: false }), shieldOptions);
-      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), shielded, context);
+      const view = shielded(body);
+      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), view, context);
       const bytes = new Uint8Array(await answer.body.arrayBuffer());
       return fromBinary(operation.output, bytes);
     };

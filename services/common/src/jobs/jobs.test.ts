@@ -10,6 +10,7 @@ import { unavailable } from '../errors.ts';
 import { newId } from '../ids.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { enqueueJobs } from './bulk.ts';
+import type { BulkJob } from './bulk.ts';
 import { enqueueJob, wakeWorkers } from './enqueue.ts';
 import type { NewJob } from './enqueue.ts';
 import { PermanentJobError } from './job.ts';
@@ -67,6 +68,10 @@ async function enqueue(job: Partial<NewJob> = {}): Promise<string> {
   return id;
 }
 
+function equalJobs(count: number): BulkJob[] {
+  return Array.from({ length: count }, (_, index) => ({ params: {}, runAfter: new Date(0), dedupeKey: String(index) }));
+}
+
 async function claimOne(): Promise<ClaimedJob> {
   const [job] = await claimJobs(db, [kind], 1, lease);
   if (!job) throw new Error('nothing was due');
@@ -112,6 +117,12 @@ function work(handler: JobHandler, options: { leaseMs?: number; concurrency?: nu
   return worker;
 }
 
+/** Ends only by being told to: it would wait for ever for a signal that was given before it began. */
+const untilAborted: JobHandler = (_job, { signal }) =>
+  new Promise((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(new Error('stopped')), { once: true }),
+  );
+
 async function until(check: () => Promise<boolean> | boolean): Promise<void> {
   const limit = Date.now() + 20_000;
   while (!(await check())) {
@@ -122,11 +133,7 @@ async function until(check: () => Promise<boolean> | boolean): Promise<void> {
 
 describe('claiming', () => {
   test('by many at once gives every job to one of them, once', async () => {
-    const params = Array.from({ length: 200 }, (_, index) => ({
-      params: { index },
-      runAfter: new Date(0),
-      dedupeKey: String(index),
-    }));
+    const params = equalJobs(200);
     await inTransaction(db, (trx) => enqueueJobs(trx, kind, params));
     const claimed: string[] = [];
     const claimAll = async (): Promise<void> => {
@@ -284,17 +291,24 @@ describe('an attempt', () => {
 
   test('that is stopped gives its lease back at once, and does not count', async () => {
     const id = await enqueue();
-    const worker = work(async (_job, { signal }) => {
-      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
-      signal.throwIfAborted();
-      return {};
-    });
+    const worker = work(untilAborted);
     await until(async () => (await rowOf(id)).state === 'running');
     await worker.stop();
     expect(await rowOf(id)).toMatchObject({ state: 'pending', attempt: 0, lease_until: null });
     expect(await eventsOf(id)).toEqual(['pending 0', 'running 1', 'pending 0']);
     work(async () => ({}));
     await until(async () => (await rowOf(id)).state === 'succeeded');
+  });
+
+  test('that was claimed as the worker stopped is given back unbegun', async () => {
+    for (let round = 0; round < 20; round += 1) {
+      const id = await enqueue();
+      // It would wait for ever: the signal has been given already.
+      const worker = work(untilAborted);
+      await worker.stop();
+      expect(await rowOf(id)).toMatchObject({ state: 'pending', attempt: 0, lease_until: null });
+      await sql`delete from jobs.jobs`.execute(db);
+    }
   });
 
   test('of a long job outlives its lease, for it is renewed', async () => {
@@ -317,11 +331,7 @@ describe('an attempt', () => {
   });
 
   test('never runs beside more others than allowed, and every job gets its turn', async () => {
-    const jobs = Array.from({ length: 60 }, (_, index) => ({
-      params: {},
-      runAfter: new Date(0),
-      dedupeKey: String(index),
-    }));
+    const jobs = equalJobs(60);
     let [running, most] = [0, 0];
     work(
       async () => {
@@ -334,12 +344,9 @@ describe('an attempt', () => {
       { concurrency: 3 },
     );
     await inTransaction(db, (trx) => enqueueJobs(trx, kind, jobs));
-    await until(async () => {
-      const { rows } = await sql<{
-        left: string;
-      }>`select count(*) as left from jobs.jobs where state <> 'succeeded'`.execute(db);
-      return rows[0]?.left === '0';
-    });
+    await until(
+      async () => (await sql`select from jobs.jobs where state <> 'succeeded'`.execute(db)).rows.length === 0,
+    );
     expect(most).toBeLessThanOrEqual(3);
   });
 });

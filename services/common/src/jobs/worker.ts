@@ -113,7 +113,9 @@ export class Worker<T> {
     }, leaseMs / 3);
   }
 
-  #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+  async #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+    // Claimed while the process began to stop: no handler is begun that would miss the signal.
+    if (signal.aborted) return { state: 'released' };
     const parent = propagation.extract(otelContext.active(), { traceparent: job.traceparent ?? '' });
     return trace
       .getTracer('stowage')

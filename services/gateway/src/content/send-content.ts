@@ -91,6 +91,7 @@ async function sendBytes(
   try {
     for (let piece = first; !piece.done; piece = await pieces.next())
       await write(response, piece.value, context.signal);
+    await allSent(response, context.signal);
     response.end();
   } catch (error) {
     if (!context.signal.aborted) reply.log.warn({ err: error }, 'A download broke off.');
@@ -103,4 +104,16 @@ async function sendBytes(
 
 async function write(response: ServerResponse, bytes: Buffer, signal: AbortSignal): Promise<void> {
   if (!response.write(bytes)) await once(response, 'drain', { signal });
+}
+
+/**
+ * Resolves when all that was written has left the process, or the client is gone. Node takes a connection for idle as
+ * soon as its answer was ended, and a server that stops cuts idle connections, whatever is still buffered.
+ */
+async function allSent(response: ServerResponse, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signal.addEventListener('abort', () => resolve(), { once: true });
+  response.write(Buffer.alloc(0), () => resolve());
+  await promise;
 }

@@ -1,0 +1,32 @@
+import { Readable } from 'node:stream';
+
+const bufferBytes = 1024 * 1024;
+
+/**
+ * A view of `body`, with back-pressure, whose destruction leaves `body` as it is: paused, with the rest in it for whoever
+ * reads on. A body that breaks off breaks the view.
+ */
+export function shielded(body: Readable): Readable {
+  const onData = (piece: Buffer): void => {
+    if (!view.push(piece)) body.pause();
+  };
+  const onEnd = (): void => void view.push(null);
+  const onBroken = (error?: Error): void => {
+    if (!body.readableEnded) view.destroy(error ?? new Error('the body broke off'));
+  };
+  const view = new Readable({
+    highWaterMark: bufferBytes,
+    read: () => void body.resume(),
+    destroy: (error, done) => {
+      body.off('data', onData).off('end', onEnd).off('close', onBroken);
+      if (!body.readableEnded) body.pause();
+      done(error);
+    },
+  });
+  // Stays for good: what breaks later must not bring the process down.
+  body.on('error', onBroken);
+  if (body.readableEnded) onEnd();
+  else if (body.destroyed) onBroken();
+  else body.on('end', onEnd).on('close', onBroken).on('data', onData);
+  return view;
+}
