@@ -117,15 +117,21 @@ describe('what content is decides, not what the client says of it (T22, T23, T24
     '%s under any claim and name is no picture, and nothing that runs is shown in place',
     async (_what, content) => {
       for (const [type, name] of claims) {
-      const file = await put({ name, bytes: Buffer.from(content) }, type);
-      const { headers } = expectStatus(await get(file, 'stream'), 200);
-      const served = headers.get('content-type') ?? '';
-      expect([type, name, served]).toEqual([type, name, expect.not.stringMatching(/^(?!image\/svg\+xml)(image|audio|video)\/|pdf/)]);
-      expect(headers.get('x-content-type-options')).toBe('nosniff');
-      expect(policyOf(headers)).toContain('sandbox');
-      if (!served.startsWith('text/plain;')) expect(parseDisposition(headers.get('content-disposition')).type).toBe('attachment');
-    }
-  });
+        const file = await put({ name, bytes: Buffer.from(content) }, type);
+        const { headers } = expectStatus(await get(file, 'stream'), 200);
+        const served = headers.get('content-type') ?? '';
+        expect([type, name, served]).toEqual([
+          type,
+          name,
+          expect.not.stringMatching(/^(?!image\/svg\+xml)(image|audio|video)\/|pdf/),
+        ]);
+        expect(headers.get('x-content-type-options')).toBe('nosniff');
+        expect(policyOf(headers)).toContain('sandbox');
+        if (!served.startsWith('text/plain;'))
+          expect(parseDisposition(headers.get('content-disposition')).type).toBe('attachment');
+      }
+    },
+  );
 
   test('a picture under the claim of HTML is a picture', async () => {
     const [png] = await mediaSamples();

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { expectStatus, logInAs } from '@stowage/tests/support/client';
+import { expectStatus, logInAs, uploadIdOf, uploadMetadata } from '@stowage/tests/support/client';
 import type { Answer, Client, Json } from '@stowage/tests/support/client';
 import { admin, baseUrl } from '@stowage/tests/support/contract';
 import { expectProblem } from '@stowage/tests/support/problems';
@@ -142,6 +142,22 @@ describe('Every change of the tree takes a key', () => {
     expectStatus(await root.delete(`${base}/${id}?permanent=true`, headers), 204);
     expectStatus(await root.delete(`${base}/${id}?permanent=true`, headers), 204);
     expectProblem(await root.delete(`${base}/${id}?permanent=true`, withKey()), 404, 'not_found');
+  });
+
+  test('finalizing answers 201 again to the same key, and 200 to another', async () => {
+    const metadata = uploadMetadata({ filename: uniqueName(), directory_id: home });
+    const made = await root.tus(
+      'POST',
+      '/files',
+      { 'upload-length': '1', 'upload-metadata': metadata },
+      Buffer.from('x'),
+    );
+    const path = `/api/uploads/${uploadIdOf(expectStatus(made, 201))}/finalize`;
+    const headers = withKey();
+    const first = expectStatus(await root.post(path, {}, headers), 201);
+    expect(expectStatus(await root.post(path, {}, headers), 201).json).toEqual(first.json);
+    expect(expectStatus(await root.post(path, {}, withKey()), 200).json['id']).toBe(first.json['id']);
+    expectProblem(await root.post(path, { filename: 'other' }, headers), 422, 'idempotency_key_reused');
   });
 
   test('a stale If-Match does not spoil a key’s first answer', async () => {

@@ -129,7 +129,8 @@ describe('good names', () => {
 describe('an upload', () => {
   test('with a name that can not be is refused when it is created, not after its bytes came', async () => {
     const names = badNames.filter((name) => name.isWellFormed() && Buffer.byteLength(name) < 5_000);
-    const create = (name: string): Promise<Answer> => createUpload(client, { length: 1, metadata: { filename: name, directory_id: home } });
+    const create = (name: string): Promise<Answer> =>
+      createUpload(client, { length: 1, metadata: { filename: name, directory_id: home } });
     const answers = await inBatches(names, create, 8);
     // An empty value is as good as none: the name may come with finalize.
     const wrong = names.filter((name, n) => name !== '' && answers[n]?.status !== 400);

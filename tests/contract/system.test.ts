@@ -6,6 +6,7 @@ import { expectProblem, expectRetryAfter } from '@stowage/tests/support/problems
 import { startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 
+const perMinute = 100;
 const services = ['gateway', 'catalog', 'upload', 'backend-registry', 'placement', 'export'];
 
 describe('Health and readiness', () => {
@@ -52,7 +53,7 @@ describe('The read-only mode', () => {
   let upload: string;
 
   beforeAll(async () => {
-    system = await startSystem(mode());
+    system = await startSystem(mode(), { STOWAGE_REQUESTS_PER_MINUTE: String(perMinute) });
     root = await logIn(system.url);
     viewer = await logInAs(root, 'viewer', uniqueName('viewer'));
     file = await root.putFile('kept.txt', 'kept');
@@ -144,5 +145,19 @@ describe('The read-only mode', () => {
     expectStatus(await root.post('/api/directories', { name: 'new' }), 201);
     expectStatus(await root.tus('PATCH', `/files/${upload}`, { 'upload-offset': '0' }, Buffer.from('abc')), 204);
     expectStatus(await root.post(`/api/uploads/${upload}/finalize`), 201);
+  });
+
+  test('beside it, requests above a user’s limit are 429 until its minute is over, and only that user’s', async () => {
+    const client = await logInAs(root, 'viewer', uniqueName('viewer'));
+    const answers = await Promise.all(Array.from({ length: perMinute + 5 }, () => client.get('/api/system/mode')));
+    const refused = answers.filter(({ status }) => status !== 200);
+    expect(refused).toHaveLength(5);
+    for (const answer of refused) {
+      expectProblem(answer, 429, 'rate_limited');
+      expect(expectRetryAfter(answer)).toBeLessThanOrEqual(60);
+      expect(answer.headers.get('ratelimit-limit') ?? answer.headers.get('ratelimit')).toMatch(/100/);
+    }
+    expect(answers[0]?.headers.get('ratelimit-remaining') ?? answers[0]?.headers.get('ratelimit')).toMatch(/\d/);
+    expectStatus(await root.get('/api/auth/me'), 200);
   });
 });

@@ -52,7 +52,14 @@ export async function startSystem(mode: Mode, environment: Record<string, string
     STOWAGE_LOG_LEVEL: 'warn',
     ...environment,
   };
-  let running = await launch(mode, settings);
+  const cleanUp = async (): Promise<void> => {
+    await database.close();
+    await rm(dataDir, { recursive: true, force: true });
+  };
+  let running = await launch(mode, settings).catch(async (error: unknown) => {
+    await cleanUp();
+    throw error;
+  });
   const system: System = {
     mode,
     url: `http://127.0.0.1:${port}`,
@@ -70,8 +77,7 @@ export async function startSystem(mode: Mode, environment: Record<string, string
     stop: () => terminate(running.process),
     close: async () => {
       await terminate(running.process);
-      await database.close();
-      await rm(dataDir, { recursive: true, force: true });
+      await cleanUp();
     },
   };
   return system;

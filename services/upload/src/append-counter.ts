@@ -1,9 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { AppError } from '@stowage/common/errors';
 
 /** Counts the bodies that each user is sending to this process. */
 export class AppendCounter {
   readonly #limit: number;
   readonly #running = new Map<string, number>();
+  readonly #appends = new Set<Promise<unknown>>();
 
   constructor(limit: number) {
     this.#limit = limit;
@@ -18,12 +20,23 @@ export class AppendCounter {
       });
     }
     this.#running.set(userId, before + 1);
+    const running = append();
+    this.#appends.add(running);
     try {
-      return await append();
+      return await running;
     } finally {
+      this.#appends.delete(running);
       const left = (this.#running.get(userId) ?? 1) - 1;
       if (left > 0) this.#running.set(userId, left);
       else this.#running.delete(userId);
     }
+  }
+
+  /** Resolves when none that runs now is left, or after `limitMs`. */
+  async settled(limitMs: number): Promise<void> {
+    const limit = new AbortController();
+    const late = sleep(limitMs, undefined, { signal: limit.signal }).catch(() => undefined);
+    await Promise.race([Promise.allSettled(this.#appends), late]);
+    limit.abort();
   }
 }

@@ -23,6 +23,9 @@ import { uploadSettings } from './settings.ts';
 import type { UploadSettings } from './settings.ts';
 import { terminateUpload } from './terminate-upload.ts';
 
+/** How long the last writers may take to end, once nobody sends them bytes any more. */
+const appendsEndMs = 1_000;
+
 /** Unfinished uploads: who may write to them, when they become files, and when they expire. */
 export const serviceProcess: ServiceProcess<typeof uploadSettings> = {
   name: 'upload',
@@ -64,6 +67,8 @@ function createUploadService(settings: UploadSettings, dependencies: ServiceDepe
     async stop() {
       schedule.stop();
       await worker.stop();
+      // Whoever was cut off a moment ago still gives back a lease, which would keep the upload locked after a restart.
+      await parts.appends.settled(appendsEndMs);
       leases.stop();
     },
   };

@@ -30,6 +30,8 @@ export async function runProcess(
   // A launcher that dies without a word takes its children with it.
   process.channel?.unref();
   process.on('disconnect', () => stop(0));
+  // Whoever read the output may be gone, as in `npm start | head`. Logging that as fatal would wait for them for ever.
+  process.stdout.on('error', () => undefined);
   process.on('uncaughtException', (error) => {
     logger.fatal({ err: error }, 'An error that nobody handled; the process ends.');
     stop(1);

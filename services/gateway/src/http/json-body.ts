@@ -9,7 +9,10 @@ export function addJsonParser(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
     try {
-      done(null, parseJsonBody(typeof body === 'string' ? Buffer.from(body) : body));
+      const parsed = parseJsonBody(typeof body === 'string' ? Buffer.from(body) : body);
+      // No body is {}, but null is a body, and not an object.
+      if (parsed === null) throw malformed('The body is not a JSON object.');
+      done(null, parsed);
     } catch (error) {
       done(error instanceof Error ? error : new Error('malformed'));
     }
