@@ -34,7 +34,9 @@ export function fromServiceError(error: ServiceError, name: string): AppError {
       return new AppError(info.reason, error.details, { members: parseMembers(info.metadata['members']) });
     }
   }
-  if (error.code === status.UNAVAILABLE || error.code === status.DEADLINE_EXCEEDED || error.code === status.CANCELLED) {
+  // Whoever cancelled knows: there is nothing to tell a log.
+  if (error.code === status.CANCELLED) return unavailable('The request was cancelled.', undefined, 1);
+  if (error.code === status.UNAVAILABLE || error.code === status.DEADLINE_EXCEEDED) {
     return unavailable(`${name.split('/')[0] ?? name} can't be reached just now.`, error);
   }
   return new AppError('internal', 'A service of ours failed.', { cause: error });
