@@ -4,7 +4,8 @@ const common = {
   transform: { '\\.ts$': '<rootDir>/scripts/jest-strip.cjs' },
   modulePathIgnorePatterns: ['<rootDir>/data'],
 };
-const contract = { ...common, testMatch: ['<rootDir>/tests/contract/**/*.test.ts'] };
+const wholeSystem = { ...common, setupFilesAfterEnv: ['<rootDir>/tests/support/retry-in-ci.ts'] };
+const contract = { ...wholeSystem, testMatch: ['<rootDir>/tests/contract/**/*.test.ts'] };
 
 /** The contract tests run twice: against one process, and against six that speak gRPC. */
 export default {
@@ -31,7 +32,7 @@ export default {
       globals: { stowageMode: 'services' },
     },
     {
-      ...common,
+      ...wholeSystem,
       displayName: 'recovery',
       globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
       testMatch: ['<rootDir>/tests/recovery/**/*.test.ts'],
