@@ -16,7 +16,7 @@ describe.each<Mode>(['standalone', 'services'])('kill -9 at a chosen moment, %s'
   let client: Client;
 
   beforeAll(async () => {
-    system = await startSystem(mode);
+    system = await startSystem(mode, { STOWAGE_UPLOAD_LEASE: '2s' });
     client = await logIn(system.url);
   });
 
@@ -42,7 +42,10 @@ describe.each<Mode>(['standalone', 'services'])('kill -9 at a chosen moment, %s'
     await crash();
     connection.cut();
     expect(await offsetOf(client, upload.path)).toBe(100);
-    expectStatus(await append(client, upload.path, 100, rest, { 'upload-checksum': checksum[1] }), 204);
+    // The writer that died does not block the next one for longer than its lease.
+    await until(
+      async () => (await append(client, upload.path, 100, rest, { 'upload-checksum': checksum[1] })).status === 204,
+    );
     expect(expectStatus(await finalize(client, upload), 201).json['sha256']).toBe(sha256(bytes));
   });
 
@@ -57,7 +60,6 @@ describe.each<Mode>(['standalone', 'services'])('kill -9 at a chosen moment, %s'
     const kept = await offsetOf(client, upload.path);
     expect(kept).toBeGreaterThanOrEqual(told);
     expect(kept).toBeLessThanOrEqual(4 * megabyte + 5000);
-    // The writer that died does not block the next one for longer than its lease.
     await until(async () => (await append(client, upload.path, kept, bytes.subarray(kept))).status === 204);
     expect(expectStatus(await finalize(client, upload), 201).json['sha256']).toBe(sha256(bytes));
   });
@@ -68,9 +70,8 @@ const hasStrace = process.getuid?.() === 0 && spawnSync('strace', ['-V']).status
 /** Steps of a finalize as the system sees them: the process is killed as it makes the n-th such call. */
 const steps = [
   { call: 'rename', times: [1] },
-  { call: 'fdatasync', times: [1, 2] },
-  { call: 'fsync', times: [1, 2, 3] },
-  { call: 'write', times: [1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28] },
+  { call: 'fsync', times: [1, 2] },
+  { call: 'write', times: [1, 2, 3, 4, 5, 6, 7, 8, 9] },
 ].flatMap(({ call, times }) => times.map((time) => ({ call, time })));
 
 (hasStrace ? describe : describe.skip)('F05 kill -9 at each step of a finalize', () => {
@@ -87,13 +88,12 @@ const steps = [
 
   afterAll(() => system?.close());
 
-  /** Kills the process when it makes a call for the n-th time. */
+  /** Kills the process when one of its threads makes a call for the n-th time. */
   async function killAt(call: string, time: number): Promise<{ detach(): Promise<void> }> {
     const pid = await system.pidOf('gateway');
     const inject = `inject=${call}:signal=SIGKILL:when=${time}`;
-    const tracer = spawn('strace', ['-f', '-p', String(pid), '-e', `trace=${call}`, '-e', inject, '-o', '/dev/null'], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const options = ['-f', '-p', String(pid), '-e', `trace=${call}`, '-e', inject, '-o', '/dev/null'];
+    const tracer = spawn('strace', options, { stdio: ['ignore', 'ignore', 'pipe'] });
     let said = '';
     tracer.stderr.on('data', (piece: Buffer) => (said += piece.toString()));
     const exited = once(tracer, 'exit');
@@ -101,9 +101,21 @@ const steps = [
     return {
       detach: async () => {
         tracer.kill('SIGINT');
+        // It may wait for a thread that is no more.
+        const timer = setTimeout(() => tracer.kill('SIGKILL'), 1_000);
         await exited;
+        clearTimeout(timer);
       },
     };
+  }
+
+  /** Whether the process is gone; waits until it is known. */
+  async function died(): Promise<boolean> {
+    return until(async () => {
+      if (system.launcher.exitCode !== null || system.launcher.signalCode !== null) return 'dead' as const;
+      const health = await client.get('/api/system/health').catch(() => null);
+      return health?.status === 200 ? ('alive' as const) : null;
+    }).then((state) => state === 'dead');
   }
 
   test.each(steps)('$call $time: old or new, never between; the same file comes out', async ({ call, time }) => {
@@ -117,7 +129,7 @@ const steps = [
     const tracer = await killAt(call, time);
     const first = await finalize(client, upload).catch(() => null);
     await tracer.detach();
-    if (system.launcher.exitCode !== null || system.launcher.signalCode !== null) await system.restart();
+    if (await died()) await system.restart();
     else expect(first?.status).toBe(201);
     const again = await until(async () => {
       const answer = await finalize(client, upload);

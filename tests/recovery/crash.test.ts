@@ -13,7 +13,8 @@ const clients = 5;
 const services = ['gateway', 'catalog', 'upload', 'backend-registry', 'placement', 'export'];
 /** Long enough for a client that was held up, short enough to wait for at the end. */
 const expiry = {
-  STOWAGE_UPLOAD_EXPIRY: '12s',
+  STOWAGE_UPLOAD_EXPIRY: '25s',
+  STOWAGE_UPLOAD_LEASE: '2s',
   STOWAGE_JOB_INTERVAL: '1s',
   STOWAGE_JOB_LEASE: '2s',
   STOWAGE_GC_GRACE: '1s',

@@ -20,7 +20,7 @@ export const uploadSettings = {
     fallback: '2s',
   }),
   leaseMs: setting('STOWAGE_UPLOAD_LEASE', 'After how long the upload of a dead writer is free again.', duration, {
-    fallback: '15s',
+    fallback: '5s',
   }),
 };
 

@@ -131,9 +131,13 @@ export async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-/** Writes a small file: after a crash at any moment it is there whole, or not at all. */
-export async function writeDurably(file: string, content: string): Promise<void> {
-  const temporary = `${file}.${randomUUID()}${temporarySuffix}`;
+/**
+ * Writes a small file: after a crash at any moment it is there whole, or not at all. `unique` names what a crash may leave
+ * behind; one writer at a time may use the same.
+ */
+export async function writeDurably(file: string, content: string, unique: string = randomUUID()): Promise<void> {
+  const temporary = temporaryOf(file, unique);
+  await removeIfThere(temporary);
   const handle = await open(temporary, 'wx', 0o600);
   try {
     await handle.writeFile(content);
@@ -145,11 +149,21 @@ export async function writeDurably(file: string, content: string): Promise<void>
   await syncDirectory(path.dirname(file));
 }
 
-/** Removes a name without following it, durably; missing is success. */
-export async function removeDurably(file: string): Promise<void> {
+/** Where writeDurably writes before it renames. */
+export function temporaryOf(file: string, unique: string): string {
+  return `${file}.${unique}${temporarySuffix}`;
+}
+
+/** Removes a name without following it; missing is success. */
+export async function removeIfThere(file: string): Promise<void> {
   await unlink(file).catch((error: unknown) => {
     if (!hasCode(error, 'ENOENT')) throw error;
   });
+}
+
+/** As removeIfThere, durably. */
+export async function removeDurably(file: string): Promise<void> {
+  await removeIfThere(file);
   // Also when it was gone already: whoever removed it may have crashed before this.
   await syncDirectory(path.dirname(file));
 }

@@ -18,7 +18,7 @@ import {
 } from './local-files.ts';
 import { fences, StagedClaims } from './staged-claims.ts';
 import type { Claim } from './staged-claims.ts';
-import { limitFileOf, StagedFile } from './staged-file.ts';
+import { limitFileOf, removeHalfLimit, StagedFile } from './staged-file.ts';
 
 export const stagingFolder = 'staging';
 
@@ -102,6 +102,7 @@ export class LocalStaging {
         await check({ size, read: (signal) => this.#read(staging, id, size, signal) }, claim.signal);
         await this.#makeDurable(file, id, size);
         const folder = await target.makeFolder();
+        await removeHalfLimit(staging, id);
         claim.signal.throwIfAborted();
         await rename(path.join(staging, id), path.join(folder, target.name));
         await syncDirectory(folder);
@@ -122,6 +123,7 @@ export class LocalStaging {
       this.#durable.delete(id);
       // The side file goes last: without it, what it holds back would count.
       await removeDurably(path.join(staging, id));
+      await removeHalfLimit(staging, id);
       await removeDurably(limitFileOf(staging, id));
     } finally {
       claim.release();

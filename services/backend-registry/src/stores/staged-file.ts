@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { unavailable } from '@stowage/common/errors';
-import { openRegular, removeDurably, writeDurably } from './local-files.ts';
+import { openRegular, removeDurably, removeIfThere, temporaryOf, writeDurably } from './local-files.ts';
 import type { OpenFile } from './local-files.ts';
 
 /**
@@ -40,7 +40,7 @@ export class StagedFile {
 
   /** Makes it durable that only what lies before `offset` counts, until syncOrVoid or rollBack. */
   async limitTo(offset: number): Promise<void> {
-    await writeDurably(this.#limitFile, String(offset));
+    await writeDurably(this.#limitFile, String(offset), soleWriter);
     this.#limited = true;
   }
 
@@ -105,6 +105,14 @@ export class StagedFile {
       await handle.close();
     }
   }
+}
+
+/** The claim lets one writer at a time write the side file. */
+const soleWriter = 'new';
+
+/** Removes what a crash left of a side file that was about to be. */
+export async function removeHalfLimit(staging: string, stagedId: string): Promise<void> {
+  await removeIfThere(temporaryOf(limitFileOf(staging, stagedId), soleWriter));
 }
 
 /** The side file of staged content. */
