@@ -6,7 +6,7 @@ import { append, createUpload, finalize } from '../support/uploads.ts';
 import type { Entry, Journal } from './crash-journal.ts';
 
 const kibibyte = 1024;
-const retryMs = 40;
+const retryMs = 100;
 const hangMs = 30_000;
 
 interface Sending {

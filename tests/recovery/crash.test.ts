@@ -91,7 +91,7 @@ describe.each(plan)('kill -9 under load, $mode', ({ mode, killsOfAll, killsOfOne
     expect({ seed: random.seed, violations: journal.violations }).toEqual({ seed: random.seed, violations: [] });
     expect(figures.ok).toBeGreaterThan(kills.length);
     expect(figures.interruptions).toBeGreaterThan(0);
-  }, 240_000);
+  }, 400_000);
 
   test('staging is empty once uploads expired, and every blob on disk is a file’s', async () => {
     await until(async () => (await stagedIn(system.dataDir)).length === 0, 60_000);
