@@ -3,9 +3,9 @@ const common = {
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.ts$': '<rootDir>/scripts/jest-strip.cjs' },
   modulePathIgnorePatterns: ['<rootDir>/data'],
+  setupFilesAfterEnv: ['<rootDir>/tests/support/retry-in-ci.ts'],
 };
-const wholeSystem = { ...common, setupFilesAfterEnv: ['<rootDir>/tests/support/retry-in-ci.ts'] };
-const contract = { ...wholeSystem, testMatch: ['<rootDir>/tests/contract/**/*.test.ts'] };
+const contract = { ...common, testMatch: ['<rootDir>/tests/contract/**/*.test.ts'] };
 
 /** The contract tests run twice: against one process, and against six that speak gRPC. */
 export default {
@@ -32,7 +32,7 @@ export default {
       globals: { stowageMode: 'services' },
     },
     {
-      ...wholeSystem,
+      ...common,
       displayName: 'recovery',
       globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
       testMatch: ['<rootDir>/tests/recovery/**/*.test.ts'],

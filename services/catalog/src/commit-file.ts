@@ -4,7 +4,7 @@ import { violatedConstraint } from '@stowage/common/database/database-error';
 import { AppError, validationError } from '@stowage/common/errors';
 import type { FieldError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
-import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { dueNow, enqueueJob } from '@stowage/common/jobs/enqueue';
 import { normalizeName } from '@stowage/common/names';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type {
@@ -118,7 +118,7 @@ export async function abandonBlob(
 ): Promise<MessageInitShape<typeof AbandonBlobResponseSchema>> {
   const { blobId, replica } = request;
   const { rows } = await sql`
-    insert into catalog.blobs (id, size, sha256, chunk_crc32c, delete_after) values (${blobId}, 0, null, '', now())
+    insert into catalog.blobs (id, size, sha256, chunk_crc32c, delete_after) values (${blobId}, 0, null, '', ${dueNow})
     on conflict do nothing returning id`.execute(trx);
   if (rows.length === 0) {
     const file = await findNode(trx, request.fileId, 'file');

@@ -187,9 +187,10 @@ describe('a purge', () => {
 
   test('leaves alone what is being restored when its time is over', async () => {
     const entry = await catalog.directory('entry');
-    await catalog.admin.query('update catalog.nodes set deleted_at = now(), purge_at = now() where id = $1', [
-      entry.id,
-    ]);
+    await catalog.admin.query(
+      "update catalog.nodes set deleted_at = now(), purge_at = now() - interval '1 second' where id = $1",
+      [entry.id],
+    );
     await purgeBehind([['update catalog.nodes set deleted_at = null, purge_at = null where id = $1', [entry.id]]]);
     expect(nodeOf(await catalog.tree.getNode(idOf(entry), at()))).toMatchObject({ recycled: false });
   });

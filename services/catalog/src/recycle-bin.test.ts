@@ -258,7 +258,7 @@ describe('purging', () => {
     await recycle(old);
     await recycle(recent);
     expect(await catalog.purge()).toEqual({ entries: 0, nodes: 0 });
-    await catalog.admin.query("update catalog.nodes set purge_at = now() where name = 'old'");
+    await catalog.admin.query("update catalog.nodes set purge_at = now() - interval '1 second' where name = 'old'");
     expect(await catalog.purge()).toEqual({ entries: 1, nodes: 2 });
     expect((await bin()).map((node) => node.name)).toEqual(['recent']);
     expect((await eventsOf(catalog.db)).filter((event) => event.startsWith('purged'))).toEqual(['purged old']);

@@ -6,7 +6,7 @@ import { decodeCursor, encodeCursor } from '@stowage/common/cursor';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, validationError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
-import { wakeWorkers } from '@stowage/common/jobs/enqueue';
+import { dueNow, wakeWorkers } from '@stowage/common/jobs/enqueue';
 import type { JsonObject } from '@stowage/common/jobs/job';
 import { announce } from '@stowage/common/jobs/queue';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
@@ -72,7 +72,8 @@ export async function getJob(db: Kysely<Tables>, id: string): Promise<JobMessage
 export async function retryJob(trx: Transaction<Tables>, id: string): Promise<JobMessage> {
   if (!isId(id)) return missing();
   const { rows } = await sql<JobRow>`
-    update jobs.jobs set state = 'pending', attempt = 0, run_after = now(), finished_at = null, fence = fence + 1, dedupe_key = null
+    update jobs.jobs set state = 'pending', attempt = 0, run_after = ${dueNow}, finished_at = null, fence = fence + 1,
+      dedupe_key = null
     where id = ${id} and state = 'failed' returning ${columns}`.execute(trx);
   const row = rows[0];
   if (!row) {

@@ -281,7 +281,7 @@ describe('the jobs that placement works', () => {
     expect((await run(['remove_blob'])).failed).toBe(1);
     expect(around.forgotten).toEqual([localId]);
     around.sick.clear();
-    await pool.query('update jobs.jobs set run_after = now() where id = $1', [id]);
+    await pool.query("update jobs.jobs set run_after = now() - interval '1 second' where id = $1", [id]);
     await run(['remove_blob']);
     expect(around.forgotten).toEqual([localId, farId]);
     expect((await jobs.getJob({ id }, as())).job).toMatchObject({ state: 'succeeded', result: { removed: 1 } });

@@ -18,12 +18,15 @@ export interface NewJob {
 /** The channel that wakes workers. */
 export const wakeChannel = 'stowage_jobs';
 
+/** The time of the transaction, never after it: a column of milliseconds rounds, and what is woken now must be due now. */
+export const dueNow = sql`date_trunc('milliseconds', now())`;
+
 /** Queues a job within the caller's transaction. Gives its id, or null where an equal one is pending already. */
 export async function enqueueJob(db: QueryExecutorProvider, job: NewJob): Promise<string | null> {
   const id = newId();
   const { rows } = await sql<{ id: string }>`
     insert into jobs.jobs (id, kind, params, run_after, max_attempts, dedupe_key, traceparent)
-    values (${id}, ${job.kind}, ${JSON.stringify(job.params ?? {})}, ${job.runAfter ?? sql`now()`},
+    values (${id}, ${job.kind}, ${JSON.stringify(job.params ?? {})}, ${job.runAfter ?? dueNow},
       ${job.maxAttempts ?? 5}, ${job.dedupeKey ?? null}, ${currentTraceparent()})
     on conflict (kind, dedupe_key) where dedupe_key is not null and state = 'pending' do nothing
     returning id`.execute(db);

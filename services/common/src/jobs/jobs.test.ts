@@ -98,7 +98,7 @@ async function killHolder(id: string): Promise<void> {
 }
 
 async function makeDue(id: string): Promise<void> {
-  await sql`update jobs.jobs set run_after = now() where id = ${id}`.execute(db);
+  await sql`update jobs.jobs set run_after = now() - interval '1 second' where id = ${id}`.execute(db);
   await wakeWorkers(db);
 }
 

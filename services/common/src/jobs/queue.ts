@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { inTransaction, query } from '../database/transaction.ts';
-import { wakeWorkers } from './enqueue.ts';
+import { dueNow, wakeWorkers } from './enqueue.ts';
 import type { ClaimedJob, JsonObject, Progress } from './job.ts';
 import { writeOutbox } from './outbox.ts';
 
@@ -117,7 +117,7 @@ function settlement(outcome: Outcome): ReturnType<typeof sql> {
       return sql`state = 'pending', dedupe_key = null, run_after = now() + ${outcome.delayMs} * interval '1 ms',
         error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
     case 'released':
-      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1, run_after = now()`;
+      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1, run_after = ${dueNow}`;
   }
 }
 
