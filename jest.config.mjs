@@ -1,4 +1,5 @@
-const common = {
+/** What every project shares. */
+export const common = {
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.ts$': '<rootDir>/scripts/jest-strip.cjs' },
@@ -30,6 +31,13 @@ export default {
       displayName: 'services',
       globalSetup: '<rootDir>/tests/support/setup-services.ts',
       globals: { stowageMode: 'services' },
+    },
+    {
+      ...common,
+      displayName: 'attacks',
+      globalSetup: '<rootDir>/tests/support/setup-standalone.ts',
+      globals: { stowageMode: 'standalone' },
+      testMatch: ['<rootDir>/tests/attacks/**/*.test.ts'],
     },
     {
       ...common,
