@@ -10,11 +10,10 @@ import type {
   GetContentRequest,
   GetContentResponseSchema,
 } from '@stowage/proto/stowage/catalog/v1/content';
-import type { ReplicaSchema } from '@stowage/proto/stowage/catalog/v1/node';
 import { nodeMessage } from './node-message.ts';
 import { noDestination, findNode, requireActive, requireNode, requireUsable } from './nodes.ts';
-import { replicaColumns, replicaMessage } from './replicas.ts';
-import type { ReplicaRow } from './replicas.ts';
+import { isReadable, replicaMessage, replicasIn, replicasOfNode } from './replicas.ts';
+import type { WithReplicas } from './replicas.ts';
 
 /** The unit of checksums, in bytes. */
 export const chunkBytes = 1_048_576;
@@ -24,34 +23,26 @@ const inlineChunksMax = 1_024;
 
 const runChunksMax = 16_384;
 
-/** Finds a file's content and where it can be read, best replica first. Throws `not_found`, `state_conflict`. */
+const contentColumns = sql<WithReplicas & { chunk_crc32c: Buffer | null }>`${replicasOfNode}, (
+    select case when length(b.chunk_crc32c) <= ${sql.lit(inlineChunksMax * 4)} then b.chunk_crc32c else '' end
+    from catalog.blobs b where b.id = n.blob_id) as chunk_crc32c`;
+
+/** Finds a file's content and where it can be read, best replica first, by one query. Throws `not_found`, `state_conflict`. */
 export async function getContent(
   db: QueryExecutorProvider,
   request: GetContentRequest,
 ): Promise<MessageInitShape<typeof GetContentResponseSchema>> {
-  const file = await requireNode(db, request.fileId, 'file');
+  const file = await requireNode(db, request.fileId, 'file', contentColumns);
   requireActive(file, 'The file');
-  const { blob_id: blobId, size, sha256 } = file.row;
-  if (blobId === null || size === null || sha256 === null) throw new Error(`file ${file.row.id} has no content`);
-  const { chunkCrc32c, replicas } = await readableContent(db, blobId);
-  return { file: nodeMessage(file), blob: { id: blobId, size: BigInt(size), sha256, chunkCrc32c }, replicas };
-}
-
-type ContentRow = { chunk_crc32c: Buffer } & (ReplicaRow | { backend_id: null });
-
-async function readableContent(
-  db: QueryExecutorProvider,
-  blobId: string,
-): Promise<{ chunkCrc32c: Uint8Array; replicas: MessageInitShape<typeof ReplicaSchema>[] }> {
-  const { rows } = await sql<ContentRow>`
-    select case when length(b.chunk_crc32c) <= ${inlineChunksMax * 4} then b.chunk_crc32c else '' end as chunk_crc32c,
-      ${replicaColumns}
-    from catalog.blobs b
-    left join catalog.replicas r on r.blob_id = b.id and r.state in ('available', 'unverified')
-    left join registry.backend_names names on names.id = r.backend_id
-    where b.id = ${blobId} order by r.state = 'available' desc, r.created_at, r.backend_id`.execute(db);
-  const replicas = rows.flatMap((row) => (row.backend_id === null ? [] : [replicaMessage(row)]));
-  return { chunkCrc32c: rows[0]?.chunk_crc32c ?? new Uint8Array(), replicas };
+  const { blob_id: id, size, sha256, chunk_crc32c: chunkCrc32c } = file.row;
+  if (id === null || size === null || sha256 === null || chunkCrc32c === null) {
+    throw new Error(`file ${file.row.id} has no content`);
+  }
+  return {
+    file: nodeMessage(file),
+    blob: { id, size: BigInt(size), sha256, chunkCrc32c },
+    replicas: replicasIn(file.row).filter(isReadable).map(replicaMessage),
+  };
 }
 
 /** Reads the CRC-32C of a run of chunks, 4 bytes each; shorter where the blob ends. Throws `not_found`. */

@@ -42,9 +42,16 @@ export const nodeColumns = sql`
 
 const stepColumns = sql`n.id, n.parent_id, n.name, n.deleted_at, n.purge_at, n.purged_at`;
 
-/** Reads the nodes whose ids `seed` selects, with all that decides where they stand, in one statement. */
-export async function loadNodes(db: QueryExecutorProvider, seed: RawBuilder<unknown>): Promise<LoadedNode[]> {
-  const { rows } = await sql<NodeRow & { way: WayStep[] }>`
+/**
+ * Reads the nodes whose ids `seed` selects, with all that decides where they stand, in one statement; `more` adds
+ * columns to each row, as `, expression as name` of `catalog.nodes n`.
+ */
+export async function loadNodes<More extends object = object>(
+  db: QueryExecutorProvider,
+  seed: RawBuilder<unknown>,
+  more: RawBuilder<More> = sql``,
+): Promise<(LoadedNode & { row: NodeRow & More })[]> {
+  const { rows } = await sql<NodeRow & More & { way: WayStep[] }>`
     with recursive seed as materialized (${seed}), up as (
       select n.id as start, ${stepColumns}, 1 as steps from seed join catalog.nodes n on n.id = seed.id
       union all
@@ -55,24 +62,34 @@ export async function loadNodes(db: QueryExecutorProvider, seed: RawBuilder<unkn
         'purge_at', purge_at, 'purged', purged_at is not null) order by steps) as way
       from up group by start
     )
-    select ${nodeColumns}, (select sha256 from catalog.blobs b where b.id = n.blob_id), ways.way
+    select ${nodeColumns}, (select sha256 from catalog.blobs b where b.id = n.blob_id), ways.way${more}
     from ways join catalog.nodes n on n.id = ways.start`.execute(db);
-  return rows.flatMap(({ way, ...row }) => {
-    const standing = standingOf(way);
-    return standing ? [{ row, standing, way: way.map((step) => step.id) }] : [];
+  return rows.flatMap((row) => {
+    const standing = standingOf(row.way);
+    return standing ? [{ row, standing, way: row.way.map((step) => step.id) }] : [];
   });
 }
 
 /** Reads one node; null where it does not exist (any more) under that kind. */
-export async function findNode(db: QueryExecutorProvider, id: string, kind: Kind): Promise<KnownNode | null> {
+export async function findNode<More extends object = object>(
+  db: QueryExecutorProvider,
+  id: string,
+  kind: Kind,
+  more?: RawBuilder<More>,
+): Promise<(KnownNode & { row: NodeRow & More }) | null> {
   if (!isId(id)) return null;
-  const [node] = await loadNodes(db, sql`select ${id}::uuid as id`);
+  const [node] = await loadNodes(db, sql`select ${id}::uuid as id`, more);
   return node?.row.kind === kind ? node : null;
 }
 
 /** As findNode, but throws `not_found`. */
-export async function requireNode(db: QueryExecutorProvider, id: string, kind: Kind): Promise<KnownNode> {
-  const node = await findNode(db, id, kind);
+export async function requireNode<More extends object = object>(
+  db: QueryExecutorProvider,
+  id: string,
+  kind: Kind,
+  more?: RawBuilder<More>,
+): Promise<KnownNode & { row: NodeRow & More }> {
+  const node = await findNode(db, id, kind, more);
   if (!node) throw new AppError('not_found', `There is no such ${kind}.`);
   return node;
 }

@@ -5,22 +5,28 @@ import { PlacementState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { GetNodeRequest, GetNodeResponseSchema } from '@stowage/proto/stowage/catalog/v1/tree';
 import { nodeMessage } from './node-message.ts';
 import { kindOf, requireNode } from './nodes.ts';
-import { isReadable, replicaMessage, replicasOf } from './replicas.ts';
-import type { ReplicaRow } from './replicas.ts';
+import { isReadable, replicaMessage, replicasIn, replicasOfNode } from './replicas.ts';
+import type { ReplicaRow, WithReplicas } from './replicas.ts';
+
+const wantedReplicas = sql<WithReplicas & { wanted: number | null }>`${replicasOfNode}, (
+    select replicas from placement.wanted_replicas where file_class in (n.file_class, 'default')
+    order by file_class = 'default' limit 1) as wanted`;
 
 /** Reads one node, a file with its replicas if asked. Throws `not_found`. */
 export async function getNode(
   db: QueryExecutorProvider,
   request: GetNodeRequest,
 ): Promise<MessageInitShape<typeof GetNodeResponseSchema>> {
-  const node = await requireNode(db, request.id, kindOf(request.kind));
-  const message = nodeMessage(node);
-  if (!request.withPlacement || node.row.kind !== 'file') return { node: message };
-  const replicas = await replicasOf(db, node.row.blob_id);
-  const wanted = await wantedReplicas(db, node.row.file_class);
+  const kind = kindOf(request.kind);
+  if (!request.withPlacement || kind !== 'file') return { node: nodeMessage(await requireNode(db, request.id, kind)) };
+  const node = await requireNode(db, request.id, kind, wantedReplicas);
+  const replicas = replicasIn(node.row);
   return {
-    node: message,
-    placement: { state: placementState(replicas, wanted), replicas: replicas.map(replicaMessage) },
+    node: nodeMessage(node),
+    placement: {
+      state: placementState(replicas, node.row.wanted ?? 1),
+      replicas: replicas.map(replicaMessage),
+    },
   };
 }
 
@@ -31,11 +37,4 @@ export function placementState(replicas: readonly ReplicaRow[], wanted: number):
   if (good >= wanted) return PlacementState.SATISFIED;
   const damaged = replicas.some((replica) => replica.state === 'corrupt' || replica.state === 'missing');
   return damaged ? PlacementState.DEGRADED : PlacementState.CONVERGING;
-}
-
-async function wantedReplicas(db: QueryExecutorProvider, fileClass: string | null): Promise<number> {
-  const { rows } = await sql<{ replicas: number }>`
-    select replicas from placement.wanted_replicas where file_class in (${fileClass}, 'default')
-    order by file_class = 'default' limit 1`.execute(db);
-  return rows[0]?.replicas ?? 1;
 }

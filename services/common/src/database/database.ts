@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Logger } from '../runtime/logger.ts';
+import { PreparedStatements } from './prepared-statements.ts';
 
 /** The database as one service sees it: a pool whose connections have that service's role. */
 export interface Database {
@@ -40,6 +41,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     idleTimeoutMillis: 30_000,
     query_timeout: statementTimeoutMs + 2_000,
   });
+  const statements = new PreparedStatements();
+  pool.on('connect', (client) => statements.use(client));
   pool.on('error', (error) => options.logger.warn({ err: error }, 'An idle database connection broke.'));
   return { pool, close: () => pool.end() };
 }
