@@ -58,7 +58,8 @@ async function committedBefore(trx: Trx, fileId: string): Promise<MessageInitSha
   return { file: nodeMessage(file), created: false };
 }
 
-function checkContent(request: CommitFileRequest): Blob {
+/** The blob of a request that says enough of its content. Throws `validation_failed`. */
+export function checkContent(request: CommitFileRequest): Blob {
   const { blob } = request;
   const errors: FieldError[] = [];
   const chunks = (Number(blob?.size ?? 0) + chunkBytes - 1) / chunkBytes;

@@ -44,6 +44,7 @@ export async function announceAll(
   );
 }
 
-function eventData(cause: Cause, { id, kind, parent_id, name }: EventNode): JsonObject {
+/** What announce writes as the data of an event. */
+export function eventData(cause: Cause, { id, kind, parent_id, name }: EventNode): JsonObject {
   return { id, kind, parent_id, name, actor: cause.actor, request_id: cause.requestId };
 }

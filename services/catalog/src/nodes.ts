@@ -42,6 +42,13 @@ export const nodeColumns = sql`
 
 const stepColumns = sql`n.id, n.parent_id, n.name, n.deleted_at, n.purge_at, n.purged_at`;
 
+/** The steps of the ways from the nodes that `seed` names up to the root, for the `up` of a recursive query. */
+export const wayUp = sql`
+      select n.id as start, ${stepColumns}, 1 as steps from seed join catalog.nodes n on n.id = seed.id
+      union all
+      select up.start, ${stepColumns}, up.steps + 1 from up join catalog.nodes n on n.id = up.parent_id
+      where up.purged_at is null and up.steps < ${sql.lit(walkMax)}`;
+
 /**
  * Reads the nodes whose ids `seed` selects, with all that decides where they stand, in one statement; `more` adds
  * columns to each row, as `, expression as name` of `catalog.nodes n`.
@@ -52,12 +59,7 @@ export async function loadNodes<More extends object = object>(
   more: RawBuilder<More> = sql``,
 ): Promise<(LoadedNode & { row: NodeRow & More })[]> {
   const { rows } = await sql<NodeRow & More & { way: WayStep[] }>`
-    with recursive seed as materialized (${seed}), up as (
-      select n.id as start, ${stepColumns}, 1 as steps from seed join catalog.nodes n on n.id = seed.id
-      union all
-      select up.start, ${stepColumns}, up.steps + 1 from up join catalog.nodes n on n.id = up.parent_id
-      where up.purged_at is null and up.steps < ${walkMax}
-    ), ways as (
+    with recursive seed as materialized (${seed}), up as (${wayUp}), ways as (
       select start, json_agg(json_build_object('id', id, 'parent_id', parent_id, 'name', name, 'deleted_at', deleted_at,
         'purge_at', purge_at, 'purged', purged_at is not null) order by steps) as way
       from up group by start

@@ -17,6 +17,7 @@ import {
 } from '@stowage/proto/stowage/catalog/v1/tree';
 import { claimBlobRemoval, forgetReplica } from './blobs.ts';
 import { moveNode, renameNode } from './change-place.ts';
+import { commitFileAtOnce } from './commit-file-at-once.ts';
 import { abandonBlob, commitFile } from './commit-file.ts';
 import { checkDestination, getChunkChecksums, getContent } from './content.ts';
 import { createDirectory } from './directories.ts';
@@ -66,7 +67,9 @@ function contentEndpoint(db: Kysely<unknown>): Endpoint {
     reportReplica: (request) => inTransaction(db, (trx) => reportReplica(trx, request)),
     settleReplica: (request) => inTransaction(db, (trx) => settleReplica(trx, request)),
     checkDestination: (request) => query(() => checkDestination(db, request)),
-    commitFile: (request, context) => inTransaction(db, (trx) => commitFile(trx, context, request)),
+    commitFile: async (request, context) =>
+      (await query(() => commitFileAtOnce(db, context, request))) ??
+      inTransaction(db, (trx) => commitFile(trx, context, request)),
     abandonBlob: (request) => inTransaction(db, (trx) => abandonBlob(trx, request)),
     claimBlobRemoval: (request) => inTransaction(db, (trx) => claimBlobRemoval(trx, request)),
     forgetReplica: (request) => inTransaction(db, (trx) => forgetReplica(trx, request)),
