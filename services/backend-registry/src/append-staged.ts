@@ -19,6 +19,7 @@ export async function appendStaged(
     offset: byteCount(request.offset),
     limit: byteCount(request.limit),
     fence: requireFence(request.fence),
+    create: request.create,
     checksum: checksumOf(request),
     observer: needs.digests.observer(contentKey(request.backendId, request.stagedId)),
   };

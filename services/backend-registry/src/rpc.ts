@@ -17,9 +17,9 @@ import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { Kysely } from 'kysely';
 import { appendStaged, byteCount } from './append-staged.ts';
 import { getBackend, listBackends } from './backends.ts';
+import { chooseBackend } from './choose-backend.ts';
 import type { DigestCache } from './digest-cache.ts';
 import type { OpenBackends } from './open-backend.ts';
-import { openStaged } from './open-staged.ts';
 import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
 import { blobKey } from './stores/keys.ts';
@@ -60,9 +60,12 @@ export function registryByteEndpoints(parts: RegistryParts): ByteEndpoint[] {
 
 function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
   return {
-    openStaged: async ({ stagedId, backendIds, size }) => {
-      const wished = { stagedId, backendIds, size: size === undefined ? null : byteCount(size) };
-      return { backendId: await openStaged(parts, wished) };
+    chooseBackend: async ({ backendIds, size }) => ({
+      backendId: await chooseBackend(parts, { backendIds, size: size === undefined ? null : byteCount(size) }),
+    }),
+    createStaged: async ({ backendId, stagedId }) => {
+      await parts.backends.use(backendId, (store) => store.createStaged(stagedId));
+      return {};
     },
     statStaged: ({ backendId, stagedId }) =>
       parts.backends.use(backendId, async (store) => {

@@ -48,7 +48,7 @@ export class Seals {
   /**
    * Checks staged content and moves it, durably, to the blob's key. Null when that takes longer than `waitMs`: it goes
    * on, and asking again joins it or gets the result. Throws `upload_incomplete` (members `offset`, `length`) and
-   * `checksum_mismatch` (the content stays), `not_found`, `unavailable`.
+   * `checksum_mismatch` (the content stays; member `sealed`: as a blob), `not_found`, `unavailable`.
    */
   async seal(request: SealRequest, waitMs: number): Promise<ContentFacts | null> {
     const { work } = this.#join(request);
@@ -89,7 +89,7 @@ export class Seals {
     const facts = await this.#backends.use(request.backendId, async (store) => {
       return (await this.#remembered(store, key, request)) ?? (await this.#sealIn(store, key, request));
     });
-    requireFacts(facts, request);
+    requireFacts(facts, request, true);
     this.#results.set(`${key}/${request.blobId}`, facts);
     this.#digests.forget(key);
     return facts;
@@ -109,7 +109,7 @@ export class Seals {
       requireSize(content.size, request);
       const digest = await this.#digestOf(content, key, discarded);
       facts = digest.facts();
-      requireFacts(facts, request);
+      requireFacts(facts, request, false);
     });
     return facts ?? this.#factsOfSealed(store, request);
   }
@@ -146,10 +146,12 @@ function requireSize(size: number, request: SealRequest): void {
   });
 }
 
-function requireFacts(facts: ContentFacts, request: SealRequest): void {
+function requireFacts(facts: ContentFacts, request: SealRequest, sealed: boolean): void {
   requireSize(facts.size, request);
   if (request.sha256 === null || facts.sha256.equals(request.sha256)) return;
-  throw new AppError('checksum_mismatch', 'The content does not have the sha256 that was given.');
+  throw new AppError('checksum_mismatch', 'The content does not have the sha256 that was given.', {
+    members: { sealed },
+  });
 }
 
 /** What `work` gives, or null when it takes longer. */

@@ -42,7 +42,7 @@ async function defaultId(): Promise<string> {
 
 async function staged(content: Buffer): Promise<{ backendId: string; stagedId: string }> {
   const stagedId = newId();
-  const { backendId } = await replica.blobs.openStaged({ stagedId, size: BigInt(content.length) }, context());
+  const { backendId } = await replica.stage({ stagedId, size: BigInt(content.length) });
   await replica.append(part(backendId, stagedId, 0, content.length), Readable.from([content]), context());
   return { backendId, stagedId };
 }
@@ -102,7 +102,7 @@ describe('the default backend', () => {
     expect(await registry.rows()).toMatchObject([{ health_status: 'unhealthy' }]);
     expect((await registry.rows())[0]?.health_detail).toMatch(/no identity marker/);
     expect(await readdir(registry.root)).not.toContain(markerName);
-    await refuses(restarted.blobs.openStaged({ stagedId: newId() }, context()), 'unavailable');
+    await refuses(restarted.stage({ stagedId: newId() }), 'unavailable');
     await refuses(restarted.read({ backendId: await defaultId(), key: blobKey(newId()) }, context()), 'unavailable');
   });
 
@@ -112,7 +112,7 @@ describe('the default backend', () => {
     const restarted = registry.replica();
     await restarted.setUp();
     expect((await registry.rows())[0]?.health_detail).toMatch(/another backend/);
-    await refuses(restarted.blobs.openStaged({ stagedId: newId() }, context()), 'unavailable');
+    await refuses(restarted.stage({ stagedId: newId() }), 'unavailable');
   });
 
   test('whose disk is away and comes back is healthy again without a restart', async () => {
@@ -122,7 +122,7 @@ describe('the default backend', () => {
     await restarted.setUp();
     expect(await registry.rows()).toMatchObject([{ health_status: 'unhealthy' }]);
     await rename(`${registry.root}-away`, registry.root);
-    await restarted.blobs.openStaged({ stagedId: newId() }, context());
+    await restarted.stage({ stagedId: newId() });
     expect(await registry.rows()).toMatchObject([{ health_status: 'healthy', health_detail: null }]);
   });
 
@@ -258,7 +258,7 @@ describe('content', () => {
       bucket,
     ]);
     const open = async (backendIds: string[]): Promise<string> =>
-      (await replica.blobs.openStaged({ stagedId: newId(), backendIds }, context())).backendId;
+      (await replica.stage({ stagedId: newId(), backendIds })).backendId;
     expect(await open([])).toBe(await defaultId());
     expect(await open([second])).toBe(second);
     expect(await open([bucket, newId(), second])).toBe(second);
@@ -269,17 +269,17 @@ describe('content', () => {
 
   test('opened twice is the same', async () => {
     const stagedId = newId();
-    const first = await replica.blobs.openStaged({ stagedId, size: 3n }, context());
+    const first = await replica.stage({ stagedId, size: 3n });
     await replica.append(part(first.backendId, stagedId, 0, 3), Readable.from([Buffer.from('ab')]), context());
-    expect(await replica.blobs.openStaged({ stagedId, size: 3n }, context())).toEqual(first);
+    expect(await replica.stage({ stagedId, size: 3n })).toEqual(first);
     expect((await replica.blobs.statStaged({ backendId: first.backendId, stagedId }, context())).offset).toBe(2n);
   });
 
   test('that does not fit is refused before a byte is sent', async () => {
     const huge = { stagedId: newId(), size: 2n ** 52n };
-    await refuses(replica.blobs.openStaged(huge, context()), 'insufficient_storage');
+    await refuses(replica.stage(huge), 'insufficient_storage');
     const careful = registry.replica({ reserveBytes: 2 ** 52 });
-    await refuses(careful.blobs.openStaged({ stagedId: newId() }, context()), 'insufficient_storage');
+    await refuses(careful.stage({ stagedId: newId() }), 'insufficient_storage');
   });
 
   test('that was discarded is gone, and discarding again is success', async () => {
@@ -326,7 +326,7 @@ describe('over the byte port', () => {
   test('content goes in and comes out, and a refusal reaches the sender of a long body', async () => {
     const content = randomBytes(5 * mebibyte);
     const stagedId = newId();
-    const { backendId } = await replica.blobs.openStaged({ stagedId }, context());
+    const { backendId } = await replica.stage({ stagedId });
     const append = client.uploader(appendStaged);
     const first = await append(part(backendId, stagedId, 0, content.length), Readable.from([content]), context());
     expect(first.offset).toBe(BigInt(content.length));
@@ -345,7 +345,7 @@ describe('over the byte port', () => {
   test('after a connection was cut the upload goes on from what arrived', async () => {
     const content = randomBytes(3 * mebibyte);
     const stagedId = newId();
-    const { backendId } = await replica.blobs.openStaged({ stagedId }, context());
+    const { backendId } = await replica.stage({ stagedId });
     const offset = async (): Promise<number> =>
       Number((await replica.blobs.statStaged({ backendId, stagedId }, context())).offset);
     const socket = sendHalf(part(backendId, stagedId, 0, content.length), content.subarray(0, 2 * mebibyte + 5));

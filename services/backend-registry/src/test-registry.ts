@@ -23,10 +23,19 @@ import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
+/** What is to be staged. */
+interface StageRequest {
+  stagedId: string;
+  backendIds?: string[];
+  size?: bigint;
+}
+
 /** One replica of the service, called as other services call it. */
 export interface TestReplica {
   backends: Client<typeof BackendService>;
   blobs: Client<typeof BlobService>;
+  /** Chooses a backend and makes staged content there. */
+  stage(wanted: StageRequest): Promise<{ backendId: string }>;
   append: Uploader<typeof appendStaged.input, typeof appendStaged.output>;
   read: Downloader<typeof readBlob.input>;
   byteEndpoints: ByteEndpoint[];
@@ -96,9 +105,15 @@ function replicaOver(db: Kysely<Tables>, dataDir: string, reserveBytes: number, 
   const parts = { db, content: connections.client(ContentService), backends, digests, seals, reserveBytes, logger };
   const byteEndpoints = registryByteEndpoints(parts);
   connections.add('backend-registry', registryEndpoints(parts), byteEndpoints);
+  const blobs = connections.client(BlobService);
   return {
     backends: connections.client(BackendService),
-    blobs: connections.client(BlobService),
+    blobs,
+    stage: async ({ stagedId, ...wish }) => {
+      const { backendId } = await blobs.chooseBackend(wish, context());
+      await blobs.createStaged({ backendId, stagedId }, context());
+      return { backendId };
+    },
     append: connections.uploader(appendStaged),
     read: connections.downloader(readBlob),
     byteEndpoints,

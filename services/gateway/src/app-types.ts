@@ -12,6 +12,8 @@ import type { SystemService } from '@stowage/proto/stowage/system/v1/system';
 import type {
   AppendUploadRequestSchema,
   AppendUploadResponseSchema,
+  CreateUploadResponseSchema,
+  CreateUploadWithBodyRequestSchema,
   UploadService,
 } from '@stowage/proto/stowage/upload/v1/upload';
 import type {
@@ -49,6 +51,7 @@ export interface AppDependencies {
   jobs: Client<typeof JobService>;
   /** Each service behind the gateway, for the readiness of the whole. */
   systems: ReadonlyMap<ServiceName, Client<typeof SystemService>>;
+  createUploadWithBody: Uploader<typeof CreateUploadWithBodyRequestSchema, typeof CreateUploadResponseSchema>;
   appendUpload: Uploader<typeof AppendUploadRequestSchema, typeof AppendUploadResponseSchema>;
   readBlob: Downloader<typeof ReadBlobRequestSchema>;
   previewer: ImagePreviewer;

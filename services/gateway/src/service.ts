@@ -2,7 +2,7 @@ import type { Service } from '@stowage/common/runtime/service';
 import type { ServiceDependencies } from '@stowage/common/runtime/service';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import { queryBuilder } from '@stowage/common/database/database';
-import { appendUpload, readBlob } from '@stowage/common/bytes/operations';
+import { appendUpload, createUploadWithBody, readBlob } from '@stowage/common/bytes/operations';
 import { StartupError } from '@stowage/common/runtime/run-process';
 import { serviceNames } from '@stowage/common/rpc/connections';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
@@ -65,6 +65,7 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     backends: connections.client(BackendService),
     jobs: connections.client(JobService),
     systems: new Map(behind.map((name) => [name, connections.client(SystemService, name)])),
+    createUploadWithBody: connections.uploader(createUploadWithBody),
     appendUpload: connections.uploader(appendUpload),
     readBlob: connections.downloader(readBlob),
     previewer: new ImagePreviewer(previewLimits),

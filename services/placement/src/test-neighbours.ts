@@ -37,7 +37,8 @@ export function fakeBackends(): Endpoint {
 
 export function fakeBlobs(): Endpoint {
   return endpoint(BlobService, {
-    openStaged: unused,
+    chooseBackend: unused,
+    createStaged: unused,
     statStaged: unused,
     discardStaged: unused,
     sealBlob: unused,

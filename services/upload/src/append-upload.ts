@@ -90,7 +90,9 @@ async function appendUnder(parts: UploadParts, lease: UploadLease, work: Work, c
   }
   const expiresAt = await parts.leases.release(lease, parts.settings.expiryMs);
   if (!expiresAt) throw gone();
-  return { offset, expiresAt: timestampFromDate(expiresAt), complete: offset === length };
+  const complete = offset === length;
+  if (complete) parts.complete.set(lease.uploadId, true);
+  return { offset, expiresAt: timestampFromDate(expiresAt), complete };
 }
 
 async function append(

@@ -1,10 +1,16 @@
+import type { Readable } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { inTransaction, query } from '@stowage/common/database/transaction';
-import { AppError, unavailable, validationError } from '@stowage/common/errors';
+import { AppError, validationError } from '@stowage/common/errors';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
 import type { CallContext } from '@stowage/common/rpc/context';
-import type { CreateUploadRequest, CreateUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
+import type {
+  CreateUploadRequest,
+  CreateUploadResponseSchema,
+  CreateUploadWithBodyRequest,
+} from '@stowage/proto/stowage/upload/v1/upload';
 import { sql } from 'kysely';
+import type { RawBuilder } from 'kysely';
 import { endUpload } from './free-content.ts';
 import { fileClassOf } from './media-type.ts';
 import type { UploadParts } from './parts.ts';
@@ -12,6 +18,9 @@ import { bareMediaType, checkTarget } from './target.ts';
 import type { Target } from './target.ts';
 import { requireActor, uploadColumns, uploadMessage } from './uploads.ts';
 import type { Upload } from './uploads.ts';
+
+type Answer = MessageInitShape<typeof CreateUploadResponseSchema>;
+type StagedUpload = Upload & { backend_id: string };
 
 const retryAfterSeconds = 60;
 
@@ -21,6 +30,7 @@ interface NewUpload {
   length: bigint | null;
   metadata: string | null;
   target: Target;
+  backendId: string;
 }
 
 /**
@@ -31,7 +41,45 @@ export async function createUpload(
   parts: UploadParts,
   request: CreateUploadRequest,
   context: CallContext,
-): Promise<MessageInitShape<typeof CreateUploadResponseSchema>> {
+): Promise<Answer> {
+  const upload = await addUpload(parts, request, context);
+  const { id: stagedId, backend_id: backendId } = upload;
+  await orEnd(parts, upload, () => parts.blobs.createStaged({ backendId, stagedId }, context));
+  return { upload: uploadMessage(upload, 0n) };
+}
+
+/**
+ * As createUpload, with the first bytes. Takes no lease: nobody else knows of the upload before this answers, which is
+ * why only a short body may come here. An upload whose body fails is ended.
+ */
+export async function createUploadWithBody(
+  parts: UploadParts,
+  { upload: wanted, bodyLength }: CreateUploadWithBodyRequest,
+  body: Readable,
+  context: CallContext,
+): Promise<Answer> {
+  if (!wanted) throw validationError([{ pointer: '/upload', detail: 'is needed' }]);
+  const { length } = wanted;
+  if (length !== undefined && bodyLength > length) {
+    throw new AppError('payload_too_large', `The upload ends at ${length} bytes: send no more than that.`);
+  }
+  const { userId } = requireActor(context);
+  return parts.appends.run(userId, async () => {
+    const upload = await addUpload(parts, wanted, context);
+    const limit = length ?? BigInt(parts.settings.maxUploadBytes);
+    const append = { backendId: upload.backend_id, stagedId: upload.id, limit, create: true };
+    const { offset } = await orEnd(parts, upload, () => parts.appendStaged(append, body, context));
+    if (offset === length) parts.complete.set(upload.id, true);
+    return { upload: uploadMessage(upload, offset) };
+  });
+}
+
+/** The row of a new upload, for which everything was checked that can be. */
+async function addUpload(
+  parts: UploadParts,
+  request: CreateUploadRequest,
+  context: CallContext,
+): Promise<StagedUpload> {
   const { userId } = requireActor(context);
   const target = checkTarget(request.target);
   const length = request.length ?? null;
@@ -41,10 +89,10 @@ export async function createUpload(
     parts.policies.getPolicy({ fileClass }, context),
     parts.content.checkDestination({ directoryId: target.directoryId ?? rootDirectoryId }, context),
   ]);
-  const upload = { id: newId(), userId, length, metadata: request.metadata ?? null, target };
-  await insertUpload(parts, upload);
-  const backendId = await openStaged(parts, upload, policy?.backendIds ?? [], context);
-  return { upload: uploadMessage(await noteBackend(parts, upload.id, backendId), 0n) };
+  const wish = { backendIds: policy?.backendIds ?? [], ...(length === null ? {} : { size: length }) };
+  const { backendId } = await parts.blobs.chooseBackend(wish, context);
+  const upload = { id: newId(), userId, length, metadata: request.metadata ?? null, target, backendId };
+  return (await insertUnlessMany(parts, upload)) ?? (await insertWithinLimit(parts, upload));
 }
 
 /** Throws `validation_failed` for a negative length, `payload_too_large` for one beyond the limit. */
@@ -54,55 +102,51 @@ export function checkLength(length: bigint, maxBytes: number, pointer: string): 
   throw new AppError('payload_too_large', `An upload may have at most ${maxBytes} bytes.`);
 }
 
-async function insertUpload({ db, settings }: UploadParts, upload: NewUpload): Promise<void> {
-  const { id, userId, length, metadata, target } = upload;
-  await inTransaction(db, async (trx) => {
+/**
+ * Without a lock, where the user is so far from the limit that as many at once as there are connections do not reach it:
+ * one statement, where taking turns takes four.
+ */
+async function insertUnlessMany({ db, settings }: UploadParts, upload: NewUpload): Promise<StagedUpload | undefined> {
+  const { rows } = await query(() =>
+    insertWhileFewer(upload, settings.expiryMs, Math.floor(settings.uploadsPerUser / 2)).execute(db),
+  );
+  return rows[0];
+}
+
+/** Throws `rate_limited` where the user has as many as are allowed. */
+async function insertWithinLimit({ db, settings }: UploadParts, upload: NewUpload): Promise<StagedUpload> {
+  return inTransaction(db, async (trx) => {
     // One at a time for each user, so that many at once do not pass the limit together.
-    await sql`select pg_advisory_xact_lock(hashtextextended(${`upload/${userId}`}, 0))`.execute(trx);
-    const { rows } = await sql`
-      insert into upload.uploads (id, user_id, length, metadata, filename, directory_id, media_type, file_class, sha256,
-        on_conflict, file_id, blob_id, expires_at)
-      select ${id}::uuid, ${userId}::uuid, ${length}::bigint, ${metadata}, ${target.filename}, ${target.directoryId}::uuid,
-        ${target.mediaType}, ${target.fileClass}, ${target.sha256}::bytea, ${target.onConflict}, ${newId()}::uuid,
-        ${newId()}::uuid, now() + ${settings.expiryMs} * interval '1 ms'
-      where (select count(*) from upload.uploads where user_id = ${userId} and state in ('open', 'finalizing'))
-        < ${settings.uploadsPerUser}
-      returning id`.execute(trx);
-    if (rows.length > 0) return;
+    await sql`select pg_advisory_xact_lock(hashtextextended(${`upload/${upload.userId}`}, 0))`.execute(trx);
+    const { rows } = await insertWhileFewer(upload, settings.expiryMs, settings.uploadsPerUser).execute(trx);
+    const [row] = rows;
+    if (row) return row;
     const detail = 'You have too many unfinished uploads: finish or delete some, or let them expire.';
     throw new AppError('rate_limited', detail, { members: { retry_after: retryAfterSeconds } });
   });
 }
 
-async function openStaged(
-  parts: UploadParts,
-  upload: NewUpload,
-  backendIds: readonly string[],
-  context: CallContext,
-): Promise<string> {
-  const size = upload.length === null ? {} : { size: upload.length };
+function insertWhileFewer(upload: NewUpload, expiryMs: number, most: number): RawBuilder<StagedUpload> {
+  const { id, userId, length, metadata, target, backendId } = upload;
+  return sql<StagedUpload>`
+    insert into upload.uploads as u (id, user_id, length, metadata, filename, directory_id, media_type, file_class, sha256,
+      on_conflict, file_id, blob_id, backend_id, expires_at)
+    select ${id}::uuid, ${userId}::uuid, ${length}::bigint, ${metadata}::text, ${target.filename}::text,
+      ${target.directoryId}::uuid, ${target.mediaType}::text, ${target.fileClass}::text, ${target.sha256}::bytea,
+      ${target.onConflict}::text, ${newId()}::uuid, ${newId()}::uuid, ${backendId}::uuid,
+      now() + ${expiryMs} * interval '1 ms'
+    where (select count(*) from upload.uploads where user_id = ${userId} and state in ('open', 'finalizing')) < ${most}
+    returning ${uploadColumns}`;
+}
+
+/** Does what the first answer depends on; where that fails nobody will know of the upload, so it ends. */
+async function orEnd<R>(parts: UploadParts, { id }: StagedUpload, work: () => Promise<R>): Promise<R> {
   try {
-    const wanted = { stagedId: upload.id, backendIds: [...backendIds], ...size };
-    return (await parts.blobs.openStaged(wanted, context)).backendId;
+    return await work();
   } catch (error) {
-    // It may have been opened all the same: expiry looks on every backend.
-    await endUpload(parts.db, upload.id).catch((failure: unknown) => {
-      parts.logger.warn(
-        { err: failure, upload_id: upload.id },
-        'An upload that could not be opened ends by expiry only.',
-      );
+    await endUpload(parts.db, id).catch((failure: unknown) => {
+      parts.logger.warn({ err: failure, upload_id: id }, 'An upload that was not made ends by expiry only.');
     });
     throw error;
   }
-}
-
-async function noteBackend({ db }: UploadParts, id: string, backendId: string): Promise<Upload> {
-  const { rows } = await query(() =>
-    sql<Upload>`
-      update upload.uploads u set backend_id = ${backendId} where u.id = ${id} and u.state = 'open'
-      returning ${uploadColumns}`.execute(db),
-  );
-  const [upload] = rows;
-  if (!upload) throw unavailable('The upload could not be opened in time: try again.');
-  return upload;
 }

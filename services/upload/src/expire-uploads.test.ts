@@ -73,8 +73,8 @@ describe('expiry', () => {
     expect(await expireAll()).toMatchObject({ expired: 1, freed: 1, leases: 1 });
   });
 
-  test('looks on every backend for content that was opened without an answer', async () => {
-    system.neighbours.fault = { step: 'openStaged', when: 'after' };
+  test('frees content that was made without an answer', async () => {
+    system.neighbours.fault = { step: 'createStaged', when: 'after' };
     await refusalOf(create());
     expect(system.neighbours.staged.size).toBe(1);
     expect(await expireAll()).toMatchObject({ freed: 1 });

@@ -8,7 +8,7 @@ import { NodeKind, OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
 import { FinalizeUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
 import type { FinalizeUploadRequest } from '@stowage/proto/stowage/upload/v1/upload';
 import { sql } from 'kysely';
-import type { Transaction } from 'kysely';
+import type { QueryExecutorProvider } from 'kysely';
 import { contentLost, stagedOffset } from './get-upload.ts';
 import { detectMediaType, fileClassOf } from './media-type.ts';
 import type { UploadParts } from './parts.ts';
@@ -44,18 +44,18 @@ export async function finalizeUpload(
   const upload = await findUpload(parts.db, request.id, context);
   if (upload.state === 'finalized') return presentFile(parts, upload, context);
   const target = finalTarget(upload, checkTarget(request.target));
-  if (upload.state === 'open') await requireComplete(parts, upload, context);
+  if (upload.state === 'open' && !parts.complete.has(upload.id)) await requireComplete(parts, upload, context);
   if (!(await beginFinalizing(parts, upload.id))) return overtaken(parts, upload.id, context);
   const sealed = await sealUpload(parts, upload, target.sha256, startedAt, context);
   if (!sealed) return { created: false };
   const file = await commitFile(parts, upload, target, sealed, context);
   // Whoever ends the upload has made the file: of many at once, and after a lost answer of catalog's, that is one.
-  return inTransaction(parts.db, (trx) =>
-    idempotent(trx, context, FinalizeUploadResponseSchema, async () => ({
-      file,
-      created: await markFinalized(trx, upload.id, parts.settings.expiryMs),
-    })),
-  );
+  const finish = async (db: QueryExecutorProvider): Promise<Answer> => ({
+    file,
+    created: await markFinalized(db, upload.id, parts.settings.expiryMs),
+  });
+  if (!context.idempotency) return query(() => finish(parts.db));
+  return inTransaction(parts.db, (trx) => idempotent(trx, context, FinalizeUploadResponseSchema, () => finish(trx)));
 }
 
 /** The file as it is now. Not by CommitFile: that could make anew what was deleted for good since. */
@@ -148,10 +148,10 @@ async function commitFile(
 }
 
 /** The file's own rows keep the rest from now on. False where another request was first. */
-async function markFinalized<T>(trx: Transaction<T>, id: string, keepMs: number): Promise<boolean> {
+async function markFinalized(db: QueryExecutorProvider, id: string, keepMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     update upload.uploads set state = 'finalized', expires_at = now() + ${keepMs} * interval '1 ms', backend_id = null,
       sealed_chunk_crc32c = null, sealed_head = null
-    where id = ${id} and state = 'finalizing'`.execute(trx);
+    where id = ${id} and state = 'finalizing'`.execute(db);
   return numAffectedRows === 1n;
 }

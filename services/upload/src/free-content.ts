@@ -6,8 +6,6 @@ import type { Db, UploadParts } from './parts.ts';
 /** How long an ended upload is still known, and answered with `gone`. */
 export const tombstoneHours = 24;
 
-const pageLimit = 100;
-
 /** Ends an open upload; its content is still to be freed. False where it is not open. */
 export async function endUpload(db: Db, id: string): Promise<boolean> {
   const { numAffectedRows } = await query(() =>
@@ -24,27 +22,12 @@ export async function freeContent(
   upload: { id: string; backend_id: string | null },
   context: CallContext,
 ): Promise<void> {
-  const backendIds = upload.backend_id === null ? await allBackends(parts, context) : [upload.backend_id];
-  for (const backendId of backendIds) await parts.blobs.discardStaged({ backendId, stagedId: upload.id }, context);
+  const { id: stagedId, backend_id: backendId } = upload;
+  if (backendId !== null) await parts.blobs.discardStaged({ backendId, stagedId }, context);
   await query(() =>
     sql`
       update upload.uploads set backend_id = null, discarded_at = now() where id = ${upload.id} and state = 'ended'`.execute(
       parts.db,
     ),
   );
-}
-
-/** Where content may lie that was opened without an answer. */
-async function allBackends({ backends }: UploadParts, context: CallContext): Promise<string[]> {
-  const ids: string[] = [];
-  let cursor: string | undefined = '';
-  while (cursor !== undefined) {
-    const page: Awaited<ReturnType<typeof backends.listBackends>> = await backends.listBackends(
-      { limit: pageLimit, cursor },
-      context,
-    );
-    ids.push(...page.items.map((backend) => backend.id));
-    cursor = page.nextCursor;
-  }
-  return ids;
 }

@@ -2,7 +2,6 @@ import type {
   AppendStagedRequestSchema,
   AppendStagedResponseSchema,
 } from '@stowage/proto/stowage/backend_registry/v1/blob';
-import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
@@ -11,6 +10,7 @@ import type { Uploader } from '@stowage/common/bytes/operations';
 import type { Client } from '@stowage/common/rpc/contract';
 import type { Logger } from '@stowage/common/runtime/logger';
 import type { Kysely } from 'kysely';
+import type { LRUCache } from 'lru-cache';
 import type { AppendCounter } from './append-counter.ts';
 import type { UploadLeases } from './leases.ts';
 import type { UploadSettings } from './settings.ts';
@@ -24,10 +24,11 @@ export interface UploadParts {
   logger: Logger;
   leases: UploadLeases;
   appends: AppendCounter;
+  /** Uploads that this process saw get their last byte. */
+  complete: LRUCache<string, true>;
   tree: Client<typeof TreeService>;
   content: Client<typeof ContentService>;
   blobs: Client<typeof BlobService>;
-  backends: Client<typeof BackendService>;
   policies: Client<typeof PolicyService>;
   appendStaged: Uploader<typeof AppendStagedRequestSchema, typeof AppendStagedResponseSchema>;
 }

@@ -21,6 +21,8 @@ export interface SealedUpload {
 /** After how long a finalize that still reads content back is answered with "not yet". */
 const answerWithinMs = 25_000;
 const leastWaitMs = 1_000;
+/** What is not longer is rather read again after a crash than noted each time. */
+const readAgainBytes = 8n * 1024n * 1024n;
 /** What the call may take beyond the wait that it was asked for. */
 const callMarginMs = 8_000;
 
@@ -38,7 +40,7 @@ export async function sealUpload(
 ): Promise<SealedUpload | null> {
   const size = lengthOf(upload);
   if (size === null) throw new Error(`upload ${upload.id} is finalizing without a length`);
-  const known = await readSealed(parts.db, upload, size);
+  const known = upload.sealed_key === null ? null : await readSealed(parts.db, upload, size);
   if (known) return checked(known, sha256);
   const waitMs = Math.max(leastWaitMs, Math.round(answerWithinMs - (performance.now() - startedAt)));
   const blob = await seal(parts, upload, { size, sha256, waitMs }, context);
@@ -51,7 +53,7 @@ export async function sealUpload(
     chunkCrc32c: Buffer.from(blob.chunkCrc32c),
     head: Buffer.from(blob.head),
   };
-  await noteSealed(parts.db, upload.id, sealed);
+  if (size > readAgainBytes) await noteSealed(parts.db, upload.id, sealed);
   return checked(sealed, sha256);
 }
 
@@ -69,8 +71,12 @@ async function seal(
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     if (error.code === 'not_found') throw contentLost();
-    if (error.code === 'checksum_mismatch' || error.code === 'upload_incomplete') await reopen(parts.db, upload.id);
-    throw error;
+    const mismatch = error.code === 'checksum_mismatch';
+    if ((mismatch && error.members['sealed'] !== true) || error.code === 'upload_incomplete') {
+      parts.complete.delete(upload.id);
+      await reopen(parts.db, upload.id);
+    }
+    throw mismatch ? checksumMismatch() : error;
   }
 }
 
@@ -106,5 +112,9 @@ async function reopen(db: Db, id: string): Promise<void> {
 
 function checked(sealed: SealedUpload, sha256: Buffer | null): SealedUpload {
   if (sha256 === null || sealed.sha256.equals(sha256)) return sealed;
-  throw new AppError('checksum_mismatch', 'The content does not have the sha256 that was given.');
+  throw checksumMismatch();
+}
+
+function checksumMismatch(): AppError {
+  return new AppError('checksum_mismatch', 'The content does not have the sha256 that was given.');
 }

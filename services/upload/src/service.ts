@@ -1,19 +1,24 @@
-import { appendStaged, appendUpload as appendUploadOperation, uploadEndpoint } from '@stowage/common/bytes/operations';
+import {
+  appendStaged,
+  appendUpload as appendUploadOperation,
+  createUploadWithBody as createUploadWithBodyOperation,
+  uploadEndpoint,
+} from '@stowage/common/bytes/operations';
 import { queryBuilder } from '@stowage/common/database/database';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
-import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
 import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
 import { UploadService } from '@stowage/proto/stowage/upload/v1/upload';
+import { LRUCache } from 'lru-cache';
 import { AppendCounter } from './append-counter.ts';
 import { appendUpload } from './append-upload.ts';
-import { createUpload } from './create-upload.ts';
+import { createUpload, createUploadWithBody } from './create-upload.ts';
 import { expireUploads } from './expire-uploads.ts';
 import { finalizeUpload } from './finalize-upload.ts';
 import { getUpload } from './get-upload.ts';
@@ -25,6 +30,8 @@ import { terminateUpload } from './terminate-upload.ts';
 
 /** How long the last writers may take to end, once nobody sends them bytes any more. */
 const appendsEndMs = 1_000;
+
+const rememberedUploads = 10_000;
 
 /** Unfinished uploads: who may write to them, when they become files, and when they expire. */
 export const serviceProcess: ServiceProcess<typeof uploadSettings> = {
@@ -58,6 +65,9 @@ function createUploadService(settings: UploadSettings, dependencies: ServiceDepe
     ],
     byteEndpoints: [
       uploadEndpoint(appendUploadOperation, (request, body, context) => appendUpload(parts, request, body, context)),
+      uploadEndpoint(createUploadWithBodyOperation, (request, body, context) =>
+        createUploadWithBody(parts, request, body, context),
+      ),
     ],
     async start() {
       leases.start();
@@ -84,10 +94,10 @@ function assemble(settings: UploadSettings, dependencies: ServiceDependencies): 
     logger,
     leases: new UploadLeases({ db, notifications: wake.notifications, waitMs, leaseMs, logger }),
     appends: new AppendCounter(settings.appendsPerUser),
+    complete: new LRUCache({ max: rememberedUploads }),
     tree: connections.client(TreeService),
     content: connections.client(ContentService),
     blobs: connections.client(BlobService),
-    backends: connections.client(BackendService),
     policies: connections.client(PolicyService),
     appendStaged: connections.uploader(appendStaged),
   };

@@ -8,7 +8,6 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import type { LocalConnections } from '@stowage/common/rpc/connections';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Implementation } from '@stowage/common/rpc/contract';
-import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { AppendStagedRequest, SealBlobRequest } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
@@ -31,7 +30,7 @@ interface FakeFile {
 
 type Step =
   | 'checkDestination'
-  | 'openStaged'
+  | 'createStaged'
   | 'statStaged'
   | 'discardStaged'
   | 'sealBlob'
@@ -59,7 +58,7 @@ export class FakeNeighbours {
   join(connections: LocalConnections): void {
     connections.add(
       'backend-registry',
-      [endpoint(BlobService, this.#blobService()), endpoint(BackendService, this.#backendService())],
+      [endpoint(BlobService, this.#blobService())],
       [uploadEndpoint(appendStaged, (request, body, context) => this.#append(request, body, context))],
     );
     connections.add(
@@ -97,10 +96,11 @@ export class FakeNeighbours {
 
   #blobService(): Implementation<typeof BlobService> {
     return {
-      openStaged: ({ stagedId }) =>
-        this.#step('openStaged', () => {
+      chooseBackend: async () => ({ backendId: this.backendId }),
+      createStaged: ({ stagedId }) =>
+        this.#step('createStaged', () => {
           if (!this.staged.has(stagedId)) this.staged.set(stagedId, { bytes: Buffer.alloc(0), writer: null });
-          return { backendId: this.backendId };
+          return {};
         }),
       statStaged: ({ stagedId }) =>
         this.#step('statStaged', () => ({ offset: BigInt(this.#find(stagedId).bytes.length) })),
@@ -126,7 +126,9 @@ export class FakeNeighbours {
       });
     }
     const sha256 = createHash('sha256').update(content).digest();
-    if (request.sha256 && !sha256.equals(request.sha256)) throw new AppError('checksum_mismatch', 'other');
+    if (request.sha256 && !sha256.equals(request.sha256)) {
+      throw new AppError('checksum_mismatch', 'other', { members: { sealed: this.sealed.has(key) } });
+    }
     this.sealed.set(key, content);
     this.staged.delete(request.stagedId);
     const chunkCrc32c = Buffer.alloc(Math.ceil(content.length / 2 ** 20) * 4, 1);
@@ -141,6 +143,7 @@ export class FakeNeighbours {
 
   /** As a store does: the fence decides who writes, and what arrived before a break is kept. */
   async #append(request: AppendStagedRequest, body: Readable, context: CallContext): Promise<{ offset: bigint }> {
+    if (request.create) this.staged.set(request.stagedId, { bytes: Buffer.alloc(0), writer: null });
     const staged = this.#find(request.stagedId);
     if (staged.writer && staged.writer.fence >= request.fence) throw new AppError('locked', 'a newer fence writes');
     staged.writer?.abort.abort();
@@ -223,10 +226,6 @@ export class FakeNeighbours {
       listRecycleBin: unused,
       emptyRecycleBin: unused,
     };
-  }
-
-  #backendService(): Implementation<typeof BackendService> {
-    return { getBackend: unused, listBackends: async () => ({ items: [{ id: this.backendId, isDefault: true }] }) };
   }
 }
 

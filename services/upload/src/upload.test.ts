@@ -71,7 +71,7 @@ describe('creating an upload', () => {
   test('passes on that the directory is not there', async () => {
     system.neighbours.fault = { step: 'checkDestination', when: 'before' };
     expect((await refusalOf(service.uploads.createUpload({ length: 1n }, as(newId())))).code).toBe('unavailable');
-    expect(system.neighbours.count('openStaged')).toBe(0);
+    expect(system.neighbours.count('createStaged')).toBe(0);
   });
 
   test('many at once do not pass the limit of a user together', async () => {
@@ -86,16 +86,16 @@ describe('creating an upload', () => {
   });
 
   test.each(['before', 'after'] as const)(
-    'that fails %s its content was opened leaves nothing for good',
+    'that fails %s its content was made leaves nothing for good',
     async (when) => {
       const user = newId();
-      system.neighbours.fault = { step: 'openStaged', when };
+      system.neighbours.fault = { step: 'createStaged', when };
       expect((await refusalOf(create(user))).code).toBe('unavailable');
-      const rows = await system.sql<{ state: string; backend_id: null }>(
+      const rows = await system.sql<{ state: string; backend_id: string }>(
         'select state, backend_id from upload.uploads where user_id = $1',
         [user],
       );
-      expect(rows).toEqual([{ state: 'ended', backend_id: null }]);
+      expect(rows).toEqual([{ state: 'ended', backend_id: system.neighbours.backendId }]);
     },
   );
 });

@@ -34,6 +34,8 @@ interface UploadRow {
   file_id: string;
   blob_id: string;
   backend_id: string | null;
+  /** Set where the content is known to lie sealed on the backend; unset says nothing. */
+  sealed_key: string | null;
   created_at: Date;
   expires_at: Date;
 }
@@ -45,7 +47,7 @@ export interface Upload extends UploadRow {
 
 /** The columns of UploadRow, from `upload.uploads u`. */
 export const uploadColumns = sql`u.id, u.state, u.length, u.metadata, u.filename, u.directory_id, u.media_type,
-  u.file_class, u.sha256, u.on_conflict, u.file_id, u.blob_id, u.backend_id, u.created_at, u.expires_at`;
+  u.file_class, u.sha256, u.on_conflict, u.file_id, u.blob_id, u.backend_id, u.sealed_key, u.created_at, u.expires_at`;
 
 /** True for an upload `u` that somebody is writing to: it does not expire meanwhile. */
 export const isBeingWritten = sql`exists (

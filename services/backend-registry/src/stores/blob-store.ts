@@ -41,6 +41,8 @@ export interface Append {
   limit: number;
   /** Of the writer's lease: a higher one stops a lower one. */
   fence: bigint;
+  /** The body makes the content. What fills it up to the limit is durable once it is looked at or sealed. */
+  create: boolean;
   /** What the body must hash to; null for no such demand. */
   checksum: { algorithm: 'sha1' | 'sha256'; digest: Uint8Array } | null;
   /** Sees the bytes as they are written. */
@@ -76,7 +78,7 @@ export interface AppendableStore extends BlobStore {
    * Appends `body`; resolves with the new offset once all before it is durable. `body` is never destroyed.
    * A body that breaks off, or `signal` aborted: what arrived is kept, durably, and `unavailable` is thrown.
    * With a checksum, nothing of a body counts before all of it was found right, even over a crash.
-   * Errors: `not_found`, `offset_conflict` (member `offset`), `payload_too_large` (the content is filled up to the
+   * Errors: `not_found`, `state_conflict` (content to be made is there already), `offset_conflict` (member `offset`), `payload_too_large` (the content is filled up to the
    * limit, unless a checksum was given), `locked` (a writer with the same or a higher fence is at work),
    * `chunk_checksum_mismatch`, `insufficient_storage` (what was written counts), `unavailable`.
    */

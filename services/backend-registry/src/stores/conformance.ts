@@ -56,6 +56,24 @@ const cases: Record<string, (store: AppendableStore) => Promise<StoreState>> = {
     expect(await store.stagedOffset(id)).toBe(3);
     return { ...empty, staged: { [id]: 3 } };
   },
+  'a body can make the content, whole or only its beginning, but once': async (store) => {
+    const [whole, part] = [newId(), newId()];
+    expect(await append(store, whole, 0, 'abc', { create: true, limit: 3 })).toBe(3);
+    expect(await append(store, part, 0, 'ab', { create: true, limit: 3 })).toBe(2);
+    await refuses(append(store, whole, 0, 'x', { create: true }), 'state_conflict');
+    expect(await store.stagedOffset(whole)).toBe(3);
+    expect(await append(store, part, 2, 'c', { limit: 3 })).toBe(3);
+    expect(await store.seal(whole, blobKey(whole), async ({ size }) => expect(size).toBe(3))).toBe(true);
+    return { staged: { [part]: 3 }, blobs: { [blobKey(whole)]: 3 } };
+  },
+  'a body that makes the content and breaks off, or is too long, keeps what arrived': async (store) => {
+    const [broken, long] = [newId(), newId()];
+    await refuses(append(store, broken, 0, brokenBody(Buffer.from('ab')), { create: true, limit: 3 }), 'unavailable');
+    await refuses(append(store, long, 0, 'abcd', { create: true, limit: 3 }), 'payload_too_large');
+    expect(await store.stagedOffset(broken)).toBe(2);
+    expect(await store.stagedOffset(long)).toBe(3);
+    return { ...empty, staged: { [broken]: 2, [long]: 3 } };
+  },
   'appends follow each other and an empty one changes nothing': async (store) => {
     const id = await staged(store, 'abc');
     expect(await append(store, id, 3, '')).toBe(3);

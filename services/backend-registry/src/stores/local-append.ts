@@ -48,6 +48,7 @@ async function appendWhatArrives(
   floor: () => number,
 ): Promise<Written> {
   const written = await writeBody(file, append, body, claim, null);
+  if (append.create && written.failure === null && written.offset === append.limit) return written;
   // Somebody may have asked for the offset meanwhile, and was told what was durable then.
   await file.syncOrVoid(Math.max(append.offset, floor()));
   return written;

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { rename } from 'node:fs/promises';
 import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
@@ -9,7 +9,6 @@ import { BlobStream } from './blob-stream.ts';
 import { appendToFile } from './local-append.ts';
 import {
   directoryInside,
-  hasCode,
   openRegular,
   removeDurably,
   SharedSync,
@@ -44,14 +43,11 @@ export class LocalStaging {
 
   async create(id: string): Promise<void> {
     const staging = await this.#directory();
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-    const handle = await open(path.join(staging, id), flags, 0o600).catch((error: unknown) => {
-      if (hasCode(error, 'EEXIST')) return null;
-      throw error;
-    });
-    if (handle) await handle.close();
+    const file = await StagedFile.create(staging, id);
+    if (file) await file.close();
     else await this.#requireFile(staging, id);
     await this.#entries.sync();
+    if (file) this.#durable.set(id, 0);
   }
 
   async offset(id: string): Promise<number | null> {
@@ -76,6 +72,7 @@ export class LocalStaging {
     const id = append.stagedId;
     const claim = await this.#claims.take(id, append.fence, signal);
     try {
+      if (append.create) return await this.#appendFirst(append, body, claim);
       const offset = await this.#withFile(id, async (file) => {
         await this.#requirePlace(file, append, claim);
         return appendToFile(file, append, body, claim, () => this.#durable.get(id) ?? 0);
@@ -100,7 +97,8 @@ export class LocalStaging {
         const size = await file.settledSize();
         claim.found(size);
         await check({ size, read: (signal) => this.#read(staging, id, size, signal) }, claim.signal);
-        await this.#makeDurable(file, id, size);
+        // The entry becomes durable at its new place.
+        if (this.#durable.get(id) !== size) await file.syncOrVoid(this.#durable.get(id) ?? 0);
         const folder = await target.makeFolder();
         await removeHalfLimit(staging, id);
         claim.signal.throwIfAborted();
@@ -130,6 +128,23 @@ export class LocalStaging {
     }
   }
 
+  /** Content that one body fills is left to sealing to make durable: nobody goes on from there. */
+  async #appendFirst(append: Append, body: Readable, claim: Claim): Promise<number> {
+    const id = append.stagedId;
+    const file = await StagedFile.create(await this.#directory(), id);
+    if (!file) throw new AppError('state_conflict', 'There is such an upload on this backend already.');
+    try {
+      claim.found(0);
+      const offset = await appendToFile(file, append, body, claim, () => this.#durable.get(id) ?? 0);
+      if (offset === append.limit) return offset;
+      await this.#entries.sync();
+      this.#durable.set(id, offset);
+      return offset;
+    } finally {
+      await file.close();
+    }
+  }
+
   async #requirePlace(file: StagedFile, append: Append, claim: Claim): Promise<void> {
     const size = await file.settledSize();
     claim.found(size);
@@ -145,6 +160,8 @@ export class LocalStaging {
   async #makeDurable(file: StagedFile, id: string, size: number): Promise<number> {
     if (this.#durable.get(id) === size) return size;
     await file.syncOrVoid(this.#durable.get(id) ?? 0);
+    // Made before a restart, or by one body: its entry may not be durable either.
+    if (!this.#durable.has(id)) await this.#entries.sync();
     this.#durable.set(id, size);
     return size;
   }

@@ -1,8 +1,9 @@
 import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { unavailable } from '@stowage/common/errors';
-import { openRegular, removeDurably, removeIfThere, temporaryOf, writeDurably } from './local-files.ts';
+import { hasCode, openRegular, removeDurably, removeIfThere, temporaryOf, writeDurably } from './local-files.ts';
 import type { OpenFile } from './local-files.ts';
 
 /**
@@ -25,6 +26,16 @@ export class StagedFile {
   static async open(staging: string, stagedId: string): Promise<StagedFile | null> {
     const opened = await openRegular(path.join(staging, stagedId), constants.O_RDWR);
     return opened && new StagedFile(opened, limitFileOf(staging, stagedId));
+  }
+
+  /** Makes `staging/<stagedId>`, whose entry is not durable yet; null when something is there already. */
+  static async create(staging: string, stagedId: string): Promise<StagedFile | null> {
+    const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+    const handle = await open(path.join(staging, stagedId), flags, 0o600).catch((error: unknown) => {
+      if (hasCode(error, 'EEXIST')) return null;
+      throw error;
+    });
+    return handle && new StagedFile({ handle, size: 0 }, limitFileOf(staging, stagedId));
   }
 
   /** The size in bytes when it was opened, after cutting off what a crash left of a body with a checksum. */

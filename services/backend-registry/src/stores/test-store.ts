@@ -23,7 +23,15 @@ export async function append(
   signal: AbortSignal = never,
 ): Promise<number> {
   const stream = body instanceof Readable ? body : Readable.from(body.length > 0 ? [Buffer.from(body)] : []);
-  const plain = { stagedId, offset, limit: Number.MAX_SAFE_INTEGER, fence: 1n, checksum: null, observer: nobody };
+  const plain = {
+    stagedId,
+    offset,
+    limit: Number.MAX_SAFE_INTEGER,
+    fence: 1n,
+    create: false,
+    checksum: null,
+    observer: nobody,
+  };
   return store.append({ ...plain, ...options }, stream, signal);
 }
 

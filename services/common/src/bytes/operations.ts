@@ -6,7 +6,12 @@ import {
   AppendStagedResponseSchema,
   ReadBlobRequestSchema,
 } from '@stowage/proto/stowage/backend_registry/v1/blob';
-import { AppendUploadRequestSchema, AppendUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
+import {
+  AppendUploadRequestSchema,
+  AppendUploadResponseSchema,
+  CreateUploadResponseSchema,
+  CreateUploadWithBodyRequestSchema,
+} from '@stowage/proto/stowage/upload/v1/upload';
 import type { CallContext } from '../rpc/context.ts';
 
 /** A call with a message and a stream of bytes in, and a message out. */
@@ -33,6 +38,14 @@ export const appendUpload = {
   path: 'append-upload',
   input: AppendUploadRequestSchema,
   output: AppendUploadResponseSchema,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Makes an upload with its first bytes. */
+export const createUploadWithBody = {
+  service: 'upload',
+  path: 'create-upload-with-body',
+  input: CreateUploadWithBodyRequestSchema,
+  output: CreateUploadResponseSchema,
 } as const satisfies UploadOperation<DescMessage, DescMessage>;
 
 /** Appends to staged content on a backend. */

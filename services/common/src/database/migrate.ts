@@ -9,6 +9,7 @@ import * as upload from './migrations/0004-upload.ts';
 import * as placement from './migrations/0005-placement.ts';
 import * as identity from './migrations/0006-identity.ts';
 import * as jobs from './migrations/0007-jobs.ts';
+import * as shortUploads from './migrations/0008-short-uploads.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -19,6 +20,7 @@ export const migrations: Record<string, Migration> = {
   '0005-placement': placement,
   '0006-identity': identity,
   '0007-jobs': jobs,
+  '0008-short-uploads': shortUploads,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

@@ -8,7 +8,7 @@ import { contextOf } from '../http/call-context.ts';
 import { sendError } from '../http/error-handler.ts';
 import { sendNothing } from '../http/no-content.ts';
 import { Id, NoContent } from '../http/schemas.ts';
-import { wantBody } from '../http/server-guards.ts';
+import { holdsBodyBack, wantBody } from '../http/server-guards.ts';
 import { drain } from '../tus/drain.ts';
 import {
   bodyLength,
@@ -28,6 +28,9 @@ import { present } from './nodes.ts';
 const tags = ['Resumable uploads (tus 1.0.0)'];
 const Params = Type.Object({ upload_id: Id });
 type UploadRequest = FastifyRequest<{ Params: { upload_id: string } }>;
+/** Up to this length a body goes with the creation, without a lease: it is there or gone in no time. */
+const shortBodyBytes = 1024 * 1024;
+
 type Handler = (request: UploadRequest, reply: FastifyReply) => Promise<void>;
 
 const creationProblems = [
@@ -120,28 +123,23 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
       const checksum = uploadChecksum(headers);
       const metadata = headers['upload-metadata']?.toString();
       const context = contextOf(request);
-      const made = await dependencies.uploads.createUpload(
-        { length: length === null ? undefined : BigInt(length), metadata, target },
-        context,
-      );
-      const upload = present(made.upload);
-      void reply.header('location', `${dependencies.settings.publicUrl ?? ''}/files/${upload.id}`);
-      let [offset, expires] = [upload.offset, upload.expiresAt];
-      if (first !== 0) {
+      const wanted = { length: length === null ? undefined : BigInt(length), metadata, target };
+      // A client that waits for "100 Continue" is told of a refusal before it sends.
+      const ready = first !== null && first > 0 && checksum === null && !holdsBodyBack(request.raw);
+      const short = ready && first <= shortBodyBytes;
+      const { upload } = short
+        ? await dependencies.createUploadWithBody({ upload: wanted, bodyLength: BigInt(first) }, request.raw, context)
+        : await dependencies.uploads.createUpload(wanted, context);
+      const { id } = present(upload);
+      void reply.header('location', `${dependencies.settings.publicUrl ?? ''}/files/${id}`);
+      let { offset, expiresAt } = present(upload);
+      if (first !== 0 && !short) {
         wantBody(request, reply);
-        const appended = await dependencies.appendUpload(
-          {
-            id: upload.id,
-            offset: 0n,
-            checksum: checksum ?? undefined,
-            bodyLength: first === null ? undefined : BigInt(first),
-          },
-          request.raw,
-          context,
-        );
-        [offset, expires] = [appended.offset, appended.expiresAt];
+        const bodyLength = first === null ? undefined : BigInt(first);
+        const append = { id, offset: 0n, checksum: checksum ?? undefined, bodyLength };
+        ({ offset, expiresAt } = await dependencies.appendUpload(append, request.raw, context));
       }
-      void reply.headers({ 'upload-offset': String(offset), 'upload-expires': httpDate(expires) });
+      void reply.headers({ 'upload-offset': String(offset), 'upload-expires': httpDate(expiresAt) });
       return sendNothing(reply, 201);
     },
   });

@@ -10,43 +10,38 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file stowage/backend_registry/v1/blob.proto.
  */
 export const file_stowage_backend_registry_v1_blob: GenFile = /*@__PURE__*/
-  fileDesc("CiZzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmxvYi5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIlcKEU9wZW5TdGFnZWRSZXF1ZXN0EhEKCXN0YWdlZF9pZBgBIAEoCRITCgtiYWNrZW5kX2lkcxgCIAMoCRIRCgRzaXplGAMgASgDSACIAQFCBwoFX3NpemUiKAoST3BlblN0YWdlZFJlc3BvbnNlEhIKCmJhY2tlbmRfaWQYASABKAkiOgoRU3RhdFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkiJAoSU3RhdFN0YWdlZFJlc3BvbnNlEg4KBm9mZnNldBgBIAEoAyI9ChREaXNjYXJkU3RhZ2VkUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEhEKCXN0YWdlZF9pZBgCIAEoCSIXChVEaXNjYXJkU3RhZ2VkUmVzcG9uc2UiiAEKD1NlYWxCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEhEKCXN0YWdlZF9pZBgCIAEoCRIPCgdibG9iX2lkGAMgASgJEgwKBHNpemUYBCABKAMSEwoGc2hhMjU2GAUgASgMSACIAQESDwoHd2FpdF9tcxgGIAEoBUIJCgdfc2hhMjU2IlcKEFNlYWxCbG9iUmVzcG9uc2USOgoEYmxvYhgBIAEoCzInLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZWFsZWRCbG9iSACIAQFCBwoFX2Jsb2IiTQoKU2VhbGVkQmxvYhILCgNrZXkYASABKAkSDgoGc2hhMjU2GAIgASgMEhQKDGNodW5rX2NyYzMyYxgDIAEoDBIMCgRoZWFkGAQgASgMIjQKEURlbGV0ZUJsb2JSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSCwoDa2V5GAIgASgJIhQKEkRlbGV0ZUJsb2JSZXNwb25zZSJSChFWZXJpZnlCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCRIMCgRzaXplGAMgASgDEg4KBnNoYTI1NhgEIAEoDCJPChJWZXJpZnlCbG9iUmVzcG9uc2USOQoGcmVzdWx0GAEgASgOMikuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcmlmeVJlc3VsdCKYAQoTQXBwZW5kU3RhZ2VkUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEhEKCXN0YWdlZF9pZBgCIAEoCRIOCgZvZmZzZXQYAyABKAMSDQoFbGltaXQYBCABKAMSDQoFZmVuY2UYBSABKAMSGgoSY2hlY2tzdW1fYWxnb3JpdGhtGAYgASgJEhAKCGNoZWNrc3VtGAcgASgMIiYKFEFwcGVuZFN0YWdlZFJlc3BvbnNlEg4KBm9mZnNldBgBIAEoAyJOCg9SZWFkQmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRILCgNrZXkYAiABKAkSDQoFc3RhcnQYAyABKAMSCwoDZW5kGAQgASgDKnsKDFZlcmlmeVJlc3VsdBIdChlWRVJJRllfUkVTVUxUX1VOU1BFQ0lGSUVEEAASFgoSVkVSSUZZX1JFU1VMVF9HT09EEAESGQoVVkVSSUZZX1JFU1VMVF9DT1JSVVBUEAISGQoVVkVSSUZZX1JFU1VMVF9NSVNTSU5HEAMyrwUKC0Jsb2JTZXJ2aWNlEm0KCk9wZW5TdGFnZWQSLi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuT3BlblN0YWdlZFJlcXVlc3QaLy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuT3BlblN0YWdlZFJlc3BvbnNlEm0KClN0YXRTdGFnZWQSLi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU3RhdFN0YWdlZFJlcXVlc3QaLy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU3RhdFN0YWdlZFJlc3BvbnNlEnYKDURpc2NhcmRTdGFnZWQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGlzY2FyZFN0YWdlZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGlzY2FyZFN0YWdlZFJlc3BvbnNlEmcKCFNlYWxCbG9iEiwuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlNlYWxCbG9iUmVxdWVzdBotLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZWFsQmxvYlJlc3BvbnNlEm0KCkRlbGV0ZUJsb2ISLi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvYlJlcXVlc3QaLy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvYlJlc3BvbnNlEnIKClZlcmlmeUJsb2ISLi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyaWZ5QmxvYlJlcXVlc3QaLy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyaWZ5QmxvYlJlc3BvbnNlIgOQAgFiBnByb3RvMw");
+  fileDesc("CiZzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmxvYi5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIkcKFENob29zZUJhY2tlbmRSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEhEKBHNpemUYAiABKANIAIgBAUIHCgVfc2l6ZSIrChVDaG9vc2VCYWNrZW5kUmVzcG9uc2USEgoKYmFja2VuZF9pZBgBIAEoCSI8ChNDcmVhdGVTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIhYKFENyZWF0ZVN0YWdlZFJlc3BvbnNlIjoKEVN0YXRTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIiQKElN0YXRTdGFnZWRSZXNwb25zZRIOCgZvZmZzZXQYASABKAMiPQoURGlzY2FyZFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkiFwoVRGlzY2FyZFN0YWdlZFJlc3BvbnNlIogBCg9TZWFsQmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkSDwoHYmxvYl9pZBgDIAEoCRIMCgRzaXplGAQgASgDEhMKBnNoYTI1NhgFIAEoDEgAiAEBEg8KB3dhaXRfbXMYBiABKAVCCQoHX3NoYTI1NiJXChBTZWFsQmxvYlJlc3BvbnNlEjoKBGJsb2IYASABKAsyJy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbGVkQmxvYkgAiAEBQgcKBV9ibG9iIk0KClNlYWxlZEJsb2ISCwoDa2V5GAEgASgJEg4KBnNoYTI1NhgCIAEoDBIUCgxjaHVua19jcmMzMmMYAyABKAwSDAoEaGVhZBgEIAEoDCI0ChFEZWxldGVCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCSIUChJEZWxldGVCbG9iUmVzcG9uc2UiUgoRVmVyaWZ5QmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRILCgNrZXkYAiABKAkSDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAwiTwoSVmVyaWZ5QmxvYlJlc3BvbnNlEjkKBnJlc3VsdBgBIAEoDjIpLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJpZnlSZXN1bHQiqAEKE0FwcGVuZFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkSDgoGb2Zmc2V0GAMgASgDEg0KBWxpbWl0GAQgASgDEg0KBWZlbmNlGAUgASgDEhoKEmNoZWNrc3VtX2FsZ29yaXRobRgGIAEoCRIQCghjaGVja3N1bRgHIAEoDBIOCgZjcmVhdGUYCCABKAgiJgoUQXBwZW5kU3RhZ2VkUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDIk4KD1JlYWRCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCRINCgVzdGFydBgDIAEoAxILCgNlbmQYBCABKAMqewoMVmVyaWZ5UmVzdWx0Eh0KGVZFUklGWV9SRVNVTFRfVU5TUEVDSUZJRUQQABIWChJWRVJJRllfUkVTVUxUX0dPT0QQARIZChVWRVJJRllfUkVTVUxUX0NPUlJVUFQQAhIZChVWRVJJRllfUkVTVUxUX01JU1NJTkcQAzKyBgoLQmxvYlNlcnZpY2USewoNQ2hvb3NlQmFja2VuZBIxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaG9vc2VCYWNrZW5kUmVxdWVzdBoyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaG9vc2VCYWNrZW5kUmVzcG9uc2UiA5ACARJzCgxDcmVhdGVTdGFnZWQSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlU3RhZ2VkUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DcmVhdGVTdGFnZWRSZXNwb25zZRJtCgpTdGF0U3RhZ2VkEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlN0YXRTdGFnZWRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlN0YXRTdGFnZWRSZXNwb25zZRJ2Cg1EaXNjYXJkU3RhZ2VkEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRpc2NhcmRTdGFnZWRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRpc2NhcmRTdGFnZWRSZXNwb25zZRJnCghTZWFsQmxvYhIsLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZWFsQmxvYlJlcXVlc3QaLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbEJsb2JSZXNwb25zZRJtCgpEZWxldGVCbG9iEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJsb2JSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJsb2JSZXNwb25zZRJyCgpWZXJpZnlCbG9iEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcmlmeUJsb2JSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcmlmeUJsb2JSZXNwb25zZSIDkAIBYgZwcm90bzM");
 
 /**
- * Content that will grow up to `size` bytes; `size` unset is not known yet.
+ * For content that will grow up to `size` bytes; `size` unset is not known yet.
  *
- * @generated from message stowage.backend_registry.v1.OpenStagedRequest
+ * @generated from message stowage.backend_registry.v1.ChooseBackendRequest
  */
-export type OpenStagedRequest = Message<"stowage.backend_registry.v1.OpenStagedRequest"> & {
+export type ChooseBackendRequest = Message<"stowage.backend_registry.v1.ChooseBackendRequest"> & {
   /**
-   * @generated from field: string staged_id = 1;
-   */
-  stagedId: string;
-
-  /**
-   * @generated from field: repeated string backend_ids = 2;
+   * @generated from field: repeated string backend_ids = 1;
    */
   backendIds: string[];
 
   /**
-   * @generated from field: optional int64 size = 3;
+   * @generated from field: optional int64 size = 2;
    */
   size?: bigint | undefined;
 };
 
 /**
- * Describes the message stowage.backend_registry.v1.OpenStagedRequest.
- * Use `create(OpenStagedRequestSchema)` to create a new message.
+ * Describes the message stowage.backend_registry.v1.ChooseBackendRequest.
+ * Use `create(ChooseBackendRequestSchema)` to create a new message.
  */
-export const OpenStagedRequestSchema: GenMessage<OpenStagedRequest> = /*@__PURE__*/
+export const ChooseBackendRequestSchema: GenMessage<ChooseBackendRequest> = /*@__PURE__*/
   messageDesc(file_stowage_backend_registry_v1_blob, 0);
 
 /**
- * Where it was opened.
+ * Where it shall be staged.
  *
- * @generated from message stowage.backend_registry.v1.OpenStagedResponse
+ * @generated from message stowage.backend_registry.v1.ChooseBackendResponse
  */
-export type OpenStagedResponse = Message<"stowage.backend_registry.v1.OpenStagedResponse"> & {
+export type ChooseBackendResponse = Message<"stowage.backend_registry.v1.ChooseBackendResponse"> & {
   /**
    * @generated from field: string backend_id = 1;
    */
@@ -54,11 +49,50 @@ export type OpenStagedResponse = Message<"stowage.backend_registry.v1.OpenStaged
 };
 
 /**
- * Describes the message stowage.backend_registry.v1.OpenStagedResponse.
- * Use `create(OpenStagedResponseSchema)` to create a new message.
+ * Describes the message stowage.backend_registry.v1.ChooseBackendResponse.
+ * Use `create(ChooseBackendResponseSchema)` to create a new message.
  */
-export const OpenStagedResponseSchema: GenMessage<OpenStagedResponse> = /*@__PURE__*/
+export const ChooseBackendResponseSchema: GenMessage<ChooseBackendResponse> = /*@__PURE__*/
   messageDesc(file_stowage_backend_registry_v1_blob, 1);
+
+/**
+ * Which staged content, and where.
+ *
+ * @generated from message stowage.backend_registry.v1.CreateStagedRequest
+ */
+export type CreateStagedRequest = Message<"stowage.backend_registry.v1.CreateStagedRequest"> & {
+  /**
+   * @generated from field: string backend_id = 1;
+   */
+  backendId: string;
+
+  /**
+   * @generated from field: string staged_id = 2;
+   */
+  stagedId: string;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CreateStagedRequest.
+ * Use `create(CreateStagedRequestSchema)` to create a new message.
+ */
+export const CreateStagedRequestSchema: GenMessage<CreateStagedRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_blob, 2);
+
+/**
+ * It is there.
+ *
+ * @generated from message stowage.backend_registry.v1.CreateStagedResponse
+ */
+export type CreateStagedResponse = Message<"stowage.backend_registry.v1.CreateStagedResponse"> & {
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CreateStagedResponse.
+ * Use `create(CreateStagedResponseSchema)` to create a new message.
+ */
+export const CreateStagedResponseSchema: GenMessage<CreateStagedResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_blob, 3);
 
 /**
  * Which staged content.
@@ -82,7 +116,7 @@ export type StatStagedRequest = Message<"stowage.backend_registry.v1.StatStagedR
  * Use `create(StatStagedRequestSchema)` to create a new message.
  */
 export const StatStagedRequestSchema: GenMessage<StatStagedRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 2);
+  messageDesc(file_stowage_backend_registry_v1_blob, 4);
 
 /**
  * In bytes; everything before it is durable.
@@ -101,7 +135,7 @@ export type StatStagedResponse = Message<"stowage.backend_registry.v1.StatStaged
  * Use `create(StatStagedResponseSchema)` to create a new message.
  */
 export const StatStagedResponseSchema: GenMessage<StatStagedResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 3);
+  messageDesc(file_stowage_backend_registry_v1_blob, 5);
 
 /**
  * Which staged content.
@@ -125,7 +159,7 @@ export type DiscardStagedRequest = Message<"stowage.backend_registry.v1.DiscardS
  * Use `create(DiscardStagedRequestSchema)` to create a new message.
  */
 export const DiscardStagedRequestSchema: GenMessage<DiscardStagedRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 4);
+  messageDesc(file_stowage_backend_registry_v1_blob, 6);
 
 /**
  * It is gone.
@@ -140,7 +174,7 @@ export type DiscardStagedResponse = Message<"stowage.backend_registry.v1.Discard
  * Use `create(DiscardStagedResponseSchema)` to create a new message.
  */
 export const DiscardStagedResponseSchema: GenMessage<DiscardStagedResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 5);
+  messageDesc(file_stowage_backend_registry_v1_blob, 7);
 
 /**
  * Staged content to seal as a blob.
@@ -190,7 +224,7 @@ export type SealBlobRequest = Message<"stowage.backend_registry.v1.SealBlobReque
  * Use `create(SealBlobRequestSchema)` to create a new message.
  */
 export const SealBlobRequestSchema: GenMessage<SealBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 6);
+  messageDesc(file_stowage_backend_registry_v1_blob, 8);
 
 /**
  * The sealed blob, or nothing where it takes longer than `wait_ms` (it goes on: ask again).
@@ -209,7 +243,7 @@ export type SealBlobResponse = Message<"stowage.backend_registry.v1.SealBlobResp
  * Use `create(SealBlobResponseSchema)` to create a new message.
  */
 export const SealBlobResponseSchema: GenMessage<SealBlobResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 7);
+  messageDesc(file_stowage_backend_registry_v1_blob, 9);
 
 /**
  * What was found while sealing.
@@ -247,7 +281,7 @@ export type SealedBlob = Message<"stowage.backend_registry.v1.SealedBlob"> & {
  * Use `create(SealedBlobSchema)` to create a new message.
  */
 export const SealedBlobSchema: GenMessage<SealedBlob> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 8);
+  messageDesc(file_stowage_backend_registry_v1_blob, 10);
 
 /**
  * Which blob.
@@ -271,7 +305,7 @@ export type DeleteBlobRequest = Message<"stowage.backend_registry.v1.DeleteBlobR
  * Use `create(DeleteBlobRequestSchema)` to create a new message.
  */
 export const DeleteBlobRequestSchema: GenMessage<DeleteBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 9);
+  messageDesc(file_stowage_backend_registry_v1_blob, 11);
 
 /**
  * It is gone.
@@ -286,7 +320,7 @@ export type DeleteBlobResponse = Message<"stowage.backend_registry.v1.DeleteBlob
  * Use `create(DeleteBlobResponseSchema)` to create a new message.
  */
 export const DeleteBlobResponseSchema: GenMessage<DeleteBlobResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 10);
+  messageDesc(file_stowage_backend_registry_v1_blob, 12);
 
 /**
  * What a blob should be.
@@ -320,7 +354,7 @@ export type VerifyBlobRequest = Message<"stowage.backend_registry.v1.VerifyBlobR
  * Use `create(VerifyBlobRequestSchema)` to create a new message.
  */
 export const VerifyBlobRequestSchema: GenMessage<VerifyBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 11);
+  messageDesc(file_stowage_backend_registry_v1_blob, 13);
 
 /**
  * The verdict.
@@ -339,7 +373,7 @@ export type VerifyBlobResponse = Message<"stowage.backend_registry.v1.VerifyBlob
  * Use `create(VerifyBlobResponseSchema)` to create a new message.
  */
 export const VerifyBlobResponseSchema: GenMessage<VerifyBlobResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 12);
+  messageDesc(file_stowage_backend_registry_v1_blob, 14);
 
 /**
  * Travels on the byte port before the body that it appends.
@@ -389,6 +423,13 @@ export type AppendStagedRequest = Message<"stowage.backend_registry.v1.AppendSta
    * @generated from field: bytes checksum = 7;
    */
   checksum: Uint8Array;
+
+  /**
+   * The body makes the content, which does not exist yet.
+   *
+   * @generated from field: bool create = 8;
+   */
+  create: boolean;
 };
 
 /**
@@ -396,10 +437,11 @@ export type AppendStagedRequest = Message<"stowage.backend_registry.v1.AppendSta
  * Use `create(AppendStagedRequestSchema)` to create a new message.
  */
 export const AppendStagedRequestSchema: GenMessage<AppendStagedRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 13);
+  messageDesc(file_stowage_backend_registry_v1_blob, 15);
 
 /**
- * The new offset, all before it durable.
+ * The new offset, all before it durable; but for the bytes that fill content up to `limit` as it is created: these are
+ * durable once they are looked at (StatStaged) or sealed.
  *
  * @generated from message stowage.backend_registry.v1.AppendStagedResponse
  */
@@ -415,7 +457,7 @@ export type AppendStagedResponse = Message<"stowage.backend_registry.v1.AppendSt
  * Use `create(AppendStagedResponseSchema)` to create a new message.
  */
 export const AppendStagedResponseSchema: GenMessage<AppendStagedResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 14);
+  messageDesc(file_stowage_backend_registry_v1_blob, 16);
 
 /**
  * Travels on the byte port; the answer's body is the bytes from `start` up to, not including, `end`.
@@ -450,7 +492,7 @@ export type ReadBlobRequest = Message<"stowage.backend_registry.v1.ReadBlobReque
  * Use `create(ReadBlobRequestSchema)` to create a new message.
  */
 export const ReadBlobRequestSchema: GenMessage<ReadBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 15);
+  messageDesc(file_stowage_backend_registry_v1_blob, 17);
 
 /**
  * What a whole read showed.
@@ -499,15 +541,25 @@ export const VerifyResultSchema: GenEnum<VerifyResult> = /*@__PURE__*/
  */
 export const BlobService: GenService<{
   /**
-   * Opens staged content on the first of `backend_ids` that is enabled, healthy and can take a growing upload,
-   * else on the default local backend. May be repeated. Errors: insufficient_storage, unavailable.
+   * Chooses the first of `backend_ids` that is enabled, healthy, has room and can take a growing upload, else the
+   * default local backend. Errors: insufficient_storage, unavailable.
    *
-   * @generated from rpc stowage.backend_registry.v1.BlobService.OpenStaged
+   * @generated from rpc stowage.backend_registry.v1.BlobService.ChooseBackend
    */
-  openStaged: {
+  chooseBackend: {
     methodKind: "unary";
-    input: typeof OpenStagedRequestSchema;
-    output: typeof OpenStagedResponseSchema;
+    input: typeof ChooseBackendRequestSchema;
+    output: typeof ChooseBackendResponseSchema;
+  },
+  /**
+   * Makes empty staged content, durably. May be repeated. Errors: not_found (the backend), insufficient_storage, unavailable.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BlobService.CreateStaged
+   */
+  createStaged: {
+    methodKind: "unary";
+    input: typeof CreateStagedRequestSchema;
+    output: typeof CreateStagedResponseSchema;
   },
   /**
    * Reads the durable offset of staged content; not_found where there is none.
@@ -531,7 +583,7 @@ export const BlobService: GenService<{
   },
   /**
    * Checks staged content and moves it, durably, to its final key. May be repeated.
-   * Errors: checksum_mismatch (staged content stays), not_found, upload_incomplete.
+   * Errors: checksum_mismatch (staged content stays; member `sealed`: it is a blob already), not_found, upload_incomplete.
    *
    * @generated from rpc stowage.backend_registry.v1.BlobService.SealBlob
    */

@@ -5,8 +5,7 @@ import type { Logger } from '@stowage/common/runtime/logger';
 import type { OpenBackends } from './open-backend.ts';
 import type { Tables } from './tables.ts';
 
-export interface StagedRequest {
-  stagedId: string;
+export interface Wish {
   /** Wished for, in this order. */
   backendIds: readonly string[];
   /** How long the content will get, in bytes; null when that is not known yet. */
@@ -22,14 +21,13 @@ interface Needs {
 }
 
 /**
- * Makes staged content on the first wished backend that is enabled, can be used and has room, else on the default one.
- * Gives the backend's id. May be repeated. Throws `insufficient_storage` where room was all that lacked, else
- * `unavailable`.
+ * The first wished backend that is enabled, can be used and has room for content that grows, else the default one. Throws
+ * `insufficient_storage` where room was all that lacked, else `unavailable`.
  */
-export async function openStaged(needs: Needs, request: StagedRequest): Promise<string> {
+export async function chooseBackend(needs: Needs, wish: Wish): Promise<string> {
   let full = false;
-  for (const backendId of await candidates(needs.db, request.backendIds)) {
-    const refusal = await tryOn(needs, backendId, request);
+  for (const backendId of await candidates(needs.db, wish.backendIds)) {
+    const refusal = await refusalOf(needs, backendId, wish);
     if (refusal === null) return backendId;
     full ||= refusal.code === 'insufficient_storage';
   }
@@ -51,15 +49,13 @@ async function candidates(db: Kysely<Tables>, wished: readonly string[]): Promis
   return [...new Set([...wished, ...defaults])].filter((id) => enabled.has(id));
 }
 
-/** Null where the content was made, else why not: the next backend may do. */
-async function tryOn(needs: Needs, backendId: string, request: StagedRequest): Promise<AppError | null> {
+/** Null where the content can go there, else why not: the next backend may do. */
+async function refusalOf(needs: Needs, backendId: string, wish: Wish): Promise<AppError | null> {
   try {
     const store = await needs.backends.open(backendId);
-    if ((request.size ?? 0) > (await store.freeBytes()) - needs.reserveBytes) return noRoom();
-    await store.createStaged(request.stagedId);
-    return null;
+    return (wish.size ?? 0) > (await store.freeBytes()) - needs.reserveBytes ? noRoom() : null;
   } catch (error) {
-    if (!(error instanceof AppError) || error.code === 'validation_failed') throw error;
+    if (!(error instanceof AppError)) throw error;
     needs.logger.warn({ err: error.cause ?? error, backend_id: backendId }, 'A backend was passed over.');
     return error;
   }
