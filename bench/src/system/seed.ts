@@ -1,0 +1,54 @@
+import type { Stowage } from './stowage.ts';
+
+/** Ids as generate_series gives them: version 7, with a number in the end and the kind in the middle. */
+const idOf = (kind: string, number: string): string =>
+  `('01900000-0000-7000-8${kind}-' || lpad(to_hex(${number}), 12, '0'))::uuid`;
+
+/** The id of the n-th seeded file of a directory. */
+export function seededFileId(directory: number, n: number): string {
+  return `01900000-0000-7000-8${kindOf(directory)}-${n.toString(16).padStart(12, '0')}`;
+}
+
+/** The id of a seeded directory. */
+export function seededDirectoryId(directory: number): string {
+  return `01900000-0000-7000-8000-${directory.toString(16).padStart(12, '0')}`;
+}
+
+function kindOf(directory: number): string {
+  return directory.toString(16).padStart(3, '0');
+}
+
+/**
+ * Writes a directory below the root with `count` files straight into the database. They have metadata, blobs and
+ * replicas as uploaded ones have, but no bytes on the disk. Numbers of directories begin with 1.
+ */
+export async function seedDirectory({ database }: Stowage, directory: number, count: number): Promise<void> {
+  const root = '00000000-0000-7000-8000-000000000000';
+  const id = seededDirectoryId(directory);
+  const kind = kindOf(directory);
+  await database.query(
+    "insert into catalog.nodes (id, parent_id, kind, name) values ($1, $2, 'directory', 'seeded-' || $3::text)",
+    [id, root, directory],
+  );
+  await database.query(
+    `insert into catalog.blobs (id, size, sha256, chunk_crc32c)
+     select ${idOf(kind, 'n')}, 10240, sha256(n::text::bytea), '\\x00000000' from generate_series(1, $1::int) n`,
+    [count],
+  );
+  await database.query(
+    `insert into catalog.replicas (blob_id, backend_id, key, state)
+     select ${idOf(kind, 'n')}, b.id, 'blobs/seeded/' || n, 'available'
+     from generate_series(1, $1::int) n, registry.backends b where b.is_default`,
+    [count],
+  );
+  // Sizes and times in another order than names, as in a directory that people use.
+  await database.query(
+    `insert into catalog.nodes (id, parent_id, kind, name, blob_id, size, media_type, file_class, created_at, updated_at)
+     select ${idOf(kind, 'n')}, $2, 'file', 'file-' || lpad(n::text, 8, '0') || '.txt', ${idOf(kind, 'n')}, 10240,
+       'text/plain', 'document', now() - (n::bigint * 7919 % $1) * interval '1 s',
+       now() - (n::bigint * 104729 % $1) * interval '1 s'
+     from generate_series(1, $1::int) n`,
+    [count, id],
+  );
+  await database.query('vacuum analyze catalog.nodes, catalog.blobs, catalog.replicas');
+}

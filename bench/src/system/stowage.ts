@@ -1,0 +1,150 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, open, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import pg from 'pg';
+import { startEmbeddedPostgres } from '@stowage/launcher/embedded-postgres';
+import { parentOf } from '../measure/processes.ts';
+import type { Processes } from '../measure/processes.ts';
+
+/** The two shapes that the same code runs in. */
+export type Mode = 'one' | 'six';
+
+const launchers = { one: 'launcher/src/standalone.ts', six: 'launcher/src/services.ts' } as const;
+const repository = join(import.meta.dirname, '../../..');
+const password = 'correct horse battery staple';
+const startLimitMs = 60_000;
+const pollMs = 5;
+
+/** A whole Stowage in production settings, with its embedded PostgreSQL. */
+export interface Stowage {
+  mode: Mode;
+  port: number;
+  token: string;
+  processes: Processes;
+  /** As the superuser, for rows that would take too long through the interface. */
+  database: pg.Pool;
+  /** From the start of the launcher to the first ready answer, in ms. */
+  startMs: number;
+  /** Stops it; the data stays. */
+  stop(): Promise<void>;
+  /** Stops it and removes its data. */
+  close(): Promise<void>;
+}
+
+/** Starts one on a folder below `scratch`; on the same folder again it finds what it kept. */
+export async function startStowage(mode: Mode, scratch: string, name: string): Promise<Stowage> {
+  const dataDir = join(scratch, `stowage-${name}-${mode}`);
+  await mkdir(dataDir, { recursive: true });
+  // PostgreSQL runs under another account when root starts it.
+  await chmod(dataDir, 0o755);
+  const port = await freePort();
+  const { child, startMs } = await launch(mode, dataDir, port);
+  const stop = (): Promise<void> => terminate(child);
+  try {
+    const token = await logIn(port);
+    const database = await openDatabase(dataDir);
+    const stopAll = async (): Promise<void> => {
+      await database.end();
+      await stop();
+    };
+    return {
+      mode,
+      port,
+      token,
+      processes: { node: [child.pid ?? 0], postgres: await postmasterOf(database) },
+      database,
+      startMs,
+      stop: stopAll,
+      close: async () => {
+        await stopAll();
+        await rm(dataDir, { recursive: true, force: true });
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function launch(mode: Mode, dataDir: string, port: number): Promise<{ child: ChildProcess; startMs: number }> {
+  const logFile = join(dataDir, 'bench.log');
+  const log = await open(logFile, 'a');
+  const started = performance.now();
+  const child = spawn(process.execPath, [join(repository, launchers[mode])], {
+    cwd: repository,
+    env: {
+      PATH: process.env['PATH'],
+      HOME: process.env['HOME'],
+      STOWAGE_DATA_DIR: dataDir,
+      STOWAGE_PORT: String(port),
+      STOWAGE_ADMIN_PASSWORD: password,
+    },
+    // With the channel it ends by itself when this process dies.
+    stdio: ['ignore', log.fd, log.fd, 'ipc'],
+  });
+  await log.close();
+  while (!(await isReady(port))) {
+    const late = performance.now() - started > startLimitMs;
+    if (late) await terminate(child);
+    if (late || child.exitCode !== null)
+      throw new Error(`Stowage did not start (${mode}):\n${await readFile(logFile, 'utf8')}`);
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+  return { child, startMs: performance.now() - started };
+}
+
+async function isReady(port: number): Promise<boolean> {
+  try {
+    const answer = await fetch(`http://127.0.0.1:${port}/api/system/ready`);
+    await answer.arrayBuffer();
+    return answer.status === 200;
+  } catch {
+    return false;
+  }
+}
+
+async function logIn(port: number): Promise<string> {
+  const answer = await fetch(`http://127.0.0.1:${port}/api/auth/login`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ username: 'admin', password }),
+  });
+  const body: unknown = await answer.json();
+  if (typeof body !== 'object' || body === null || !('access_token' in body) || typeof body.access_token !== 'string')
+    throw new Error(`the login was answered with ${answer.status}`);
+  return body.access_token;
+}
+
+/** Stowage runs the server already, so this only finds out where it is. */
+async function openDatabase(dataDir: string): Promise<pg.Pool> {
+  const { url } = await startEmbeddedPostgres({ directory: join(dataDir, 'postgres'), log: () => undefined });
+  const pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on('error', () => undefined);
+  return pool;
+}
+
+/** The postmaster is the parent of every backend. */
+export async function postmasterOf(database: pg.Pool): Promise<number> {
+  const { rows } = await database.query<{ pid: number }>('select pg_backend_pid() as pid');
+  return parentOf(rows[0]?.pid ?? 0);
+}
+
+async function terminate(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGTERM');
+  await exited;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (typeof address !== 'object' || !address) throw new Error('no port');
+  return address.port;
+}

@@ -1,0 +1,72 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { startFileServer } from '../baselines/baseline.ts';
+import type { FileBaseline } from '../baselines/baseline.ts';
+import type { Receiving } from '../baselines/receive.ts';
+import type { Driver } from '../driver/driver.ts';
+import type { Row } from '../measure/alternate.ts';
+import { startStowage } from '../system/stowage.ts';
+import type { Mode, Stowage } from '../system/stowage.ts';
+
+/** What a workload is run with. */
+export interface Setting {
+  driver: Driver;
+  /** A folder that is removed in the end. */
+  scratch: string;
+  modes: readonly Mode[];
+  rounds: number;
+  /** Only to see that everything works. */
+  small: boolean;
+  /** Tells how far it is. */
+  say(text: string): void;
+}
+
+/** One of the workloads, by the name it is chosen by. */
+export interface Workload {
+  name: string;
+  title: string;
+  run(setting: Setting): Promise<Row[]>;
+}
+
+/** What is started for a workload, and stopped whatever becomes of it. */
+export class Started {
+  readonly #stack = new AsyncDisposableStack();
+  readonly #setting: Setting;
+  readonly #name: string;
+
+  constructor(setting: Setting, name: string) {
+    this.#setting = setting;
+    this.#name = name;
+  }
+
+  /** A Stowage of each mode that was asked for, fresh, so that no workload pays for the one before it. */
+  async systems(): Promise<Stowage[]> {
+    const systems: Stowage[] = [];
+    for (const mode of this.#setting.modes) {
+      const system = await startStowage(mode, this.#setting.scratch, this.#name);
+      this.#stack.defer(() => system.close());
+      systems.push(system);
+    }
+    return systems;
+  }
+
+  async fileServer(mode: Receiving): Promise<FileBaseline> {
+    const server = await startFileServer(join(this.#setting.scratch, this.#name), mode);
+    this.#stack.defer(async () => {
+      await server.close();
+      await rm(server.directory, { recursive: true, force: true });
+    });
+    return server;
+  }
+
+  /** Keeps something else until the end. */
+  async add<T extends { close(): Promise<void> }>(starting: Promise<T>): Promise<T> {
+    const started = await starting;
+    this.#stack.defer(() => started.close());
+    return started;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#stack.disposeAsync();
+  }
+}
