@@ -10,6 +10,8 @@ export interface BarePostgres {
   postmaster: number;
   /** Finds one object by its key. */
   selectText: string;
+  /** Finds a page of a hundred, in order of their keys. */
+  pageText: string;
   insertText: string;
   keys: readonly string[];
   close(): Promise<void>;
@@ -37,6 +39,7 @@ export async function startBarePostgres(scratch: string): Promise<BarePostgres> 
     url: server.url,
     postmaster: await postmasterOf(pool),
     selectText: 'select key, name, size, created_at from objects where key = $1',
+    pageText: 'select key, name, size, created_at from objects where key >= $1 order by key limit 100',
     insertText: 'insert into inserted (name) values ($1)',
     keys: Array.from({ length: 1_000 }, (_, index) => `key-${((index * 7_919) % objects) + 1}`),
     close: async () => {

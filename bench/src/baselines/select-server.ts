@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import pg from 'pg';
 import { listenAndTell } from './listen.ts';
 
-// Bare Node before bare PostgreSQL: each GET /<key> is one prepared point SELECT, answered as JSON.
+// Bare Node before bare PostgreSQL: each GET /<key> is one prepared SELECT, answered as JSON.
 const [url = '', text = '', how] = process.argv.slice(2);
 const connections = 10;
 
@@ -16,7 +16,7 @@ const server = createServer((request, response) => {
   next()
     .query({ ...select, values: [(request.url ?? '').slice(1)] })
     .then(({ rows }) => {
-      const body = JSON.stringify(rows[0]);
+      const body = JSON.stringify(rows);
       response
         .writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) })
         .end(body);

@@ -7,6 +7,8 @@ export interface WireRequest {
   body?: string | number;
   /** The only status that counts; any other ends the run. */
   expect: number;
+  /** Requests of one label have a median of their own. */
+  label?: string;
 }
 
 interface Target {
@@ -76,4 +78,6 @@ export interface Load {
   ids: string[];
   /** Parts of `seconds` by name. */
   parts: Record<string, number>;
+  /** Of the requests of each label, in ms. */
+  medians: Record<string, number>;
 }

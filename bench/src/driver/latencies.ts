@@ -19,6 +19,27 @@ export class Latencies {
   }
 }
 
+/** The times of operations of several kinds that take turns. */
+export class LabelledLatencies {
+  readonly #most: number;
+  readonly #kinds = new Map<string, Latencies>();
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  note(label: string, start: number): void {
+    let kind = this.#kinds.get(label);
+    if (!kind) this.#kinds.set(label, (kind = new Latencies(this.#most)));
+    kind.note(start);
+  }
+
+  /** The median of each kind, in ms. */
+  medians(): Record<string, number> {
+    return Object.fromEntries([...this.#kinds].map(([label, kind]) => [label, kind.quantile(0.5)]));
+  }
+}
+
 /** Runs `work(0)` to `work(count - 1)`, as many at a time as there are workers; one that fails ends all. */
 export async function inTurn<W>(
   workers: readonly W[],

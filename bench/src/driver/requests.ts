@@ -1,11 +1,12 @@
 import { Connection, expectStatus, fillerOf, headOf } from './connection.ts';
 import type { OpenConnectionsJob, RequestsJob, WireRequest } from './jobs.ts';
-import { inTurn, Latencies } from './latencies.ts';
+import { inTurn, LabelledLatencies, Latencies } from './latencies.ts';
 import type { Outcome } from './run.ts';
 import { timed } from './run.ts';
 
 interface Prepared {
   what: string;
+  label: string | undefined;
   /** The whole of a request with a short body or none; else its head. */
   bytes: Buffer;
   longBody: number;
@@ -43,7 +44,8 @@ export async function keepOpen(job: OpenConnectionsJob): Promise<Outcome> {
         const own = Math.floor((job.connections - lane.worker - 1) / job.active) + 1;
         const connection = connections[lane.worker + (lane.turn++ % own) * job.active];
         if (!connection) throw new Error('there are fewer connections than lanes');
-        bytes += await sendOne(connection, request, latencies);
+        const sent = await sendOne(connection, request, latencies);
+        bytes += sent;
       });
       return { bytes };
     });
@@ -59,38 +61,49 @@ async function sendAll(
   count: number,
 ): Promise<Outcome> {
   const latencies = new Latencies(count);
+  const labelled = new LabelledLatencies(count);
   return timed(latencies, count, async () => {
     let bytes = 0;
     await inTurn(connections, count, async (connection, index) => {
       const request = prepared[index % prepared.length];
       if (!request) throw new Error('there are no requests');
-      bytes += await sendOne(connection, request, latencies);
+      const sent = await sendOne(connection, request, latencies, labelled);
+      bytes += sent;
     });
-    return { bytes };
+    return { bytes, medians: labelled.medians() };
   });
 }
 
 /** Gives the bytes of content that went either way. */
-async function sendOne(connection: Connection, request: Prepared, latencies: Latencies): Promise<number> {
+async function sendOne(
+  connection: Connection,
+  request: Prepared,
+  latencies: Latencies,
+  labelled?: LabelledLatencies,
+): Promise<number> {
   const start = performance.now();
   const answer =
     request.longBody > 0
       ? await connection.sendLong(request.bytes, request.longBody)
       : await connection.send(request.bytes);
   latencies.note(start);
+  if (request.label !== undefined) labelled?.note(request.label, start);
   expectStatus(answer, request.expect, request.what);
   return answer.bodyBytes + request.longBody;
 }
 
-function prepare({ method, path, headers = {}, body, expect }: WireRequest, token: string | undefined): Prepared {
+function prepare(
+  { method, path, headers = {}, body, expect, label }: WireRequest,
+  token: string | undefined,
+): Prepared {
   const all = token === undefined ? headers : { ...headers, Authorization: `Bearer ${token}` };
   const what = `${method} ${path}`;
   if (typeof body === 'number' && body > shortBodyMax) {
-    return { what, bytes: headOf(method, path, body, all), longBody: body, expect };
+    return { what, label, bytes: headOf(method, path, body, all), longBody: body, expect };
   }
   const content = typeof body === 'number' ? fillerOf(body) : Buffer.from(body ?? '');
   const head = headOf(method, path, body === undefined ? null : content.length, all);
-  return { what, bytes: Buffer.concat([head, content]), longBody: 0, expect };
+  return { what, label, bytes: Buffer.concat([head, content]), longBody: 0, expect };
 }
 
 /** Opens connections, some at a time. */

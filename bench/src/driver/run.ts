@@ -8,13 +8,14 @@ interface Work {
   bytes: number;
   ids?: string[];
   parts?: Record<string, number>;
+  medians?: Record<string, number>;
 }
 
 /** Times `work` and sums it up. */
 export async function timed(latencies: Latencies, operations: number, work: () => Promise<Work>): Promise<Outcome> {
   const started = performance.now();
-  const { bytes, ids = [], parts = {} } = await work();
+  const { bytes, ids = [], parts = {}, medians = {} } = await work();
   const seconds = (performance.now() - started) / 1000;
   const [p50Ms, p99Ms] = [latencies.quantile(0.5), latencies.quantile(0.99)];
-  return { seconds, operations, bytes, p50Ms, p99Ms, ids, parts };
+  return { seconds, operations, bytes, p50Ms, p99Ms, ids, parts, medians };
 }

@@ -10,10 +10,15 @@ export interface Processes {
   postgres: number | null;
 }
 
-/** CPU seconds since the processes began, of those that ended too. */
-export interface CpuTime {
-  node: number;
-  postgres: number;
+/** One process of those measured, or PostgreSQL with all its processes. */
+export interface Usage {
+  /** `gateway` and so on for a service, else `node`; `PostgreSQL`. */
+  name: string;
+  /** Since it began, with that of its children which ended. */
+  cpuSeconds: number;
+  /** Resident now and at most, in bytes; 0 for PostgreSQL, whose processes share most of theirs. */
+  residentBytes: number;
+  peakBytes: number;
 }
 
 interface Entry {
@@ -22,36 +27,35 @@ interface Entry {
   ticks: number;
 }
 
-/** Reads the CPU time of process trees. */
-export function cpuTimeOf({ node, postgres }: Processes): CpuTime {
+/** Reads what the processes have used so far. */
+export function usageOf({ node, postgres }: Processes): Usage[] {
   const entries = readEntries();
-  const none = new Set<number>();
-  const database = new Set(postgres === null ? [] : treeOf(entries, postgres, none));
-  const own = new Set(node.flatMap((root) => treeOf(entries, root, database)));
-  return { node: secondsOf(entries, own), postgres: secondsOf(entries, database) };
+  const database = treesOf(entries, postgres === null ? [] : [postgres], new Set());
+  const own = treesOf(entries, node, new Set(database.map(({ pid }) => pid)));
+  const usages = own.map((entry) => {
+    const status = readText(`/proc/${entry.pid}/status`);
+    return {
+      name: nameOf(entry.pid),
+      cpuSeconds: entry.ticks / ticksPerSecond,
+      residentBytes: kilobytes(status, 'VmRSS') * 1024,
+      peakBytes: kilobytes(status, 'VmHWM') * 1024,
+    };
+  });
+  const ticks = database.reduce((sum, entry) => sum + entry.ticks, 0);
+  return postgres === null
+    ? usages
+    : [...usages, { name: 'PostgreSQL', cpuSeconds: ticks / ticksPerSecond, residentBytes: 0, peakBytes: 0 }];
 }
 
 /** Lets the peaks begin with what the Node processes hold now. */
 export function forgetPeaks({ node, postgres }: Processes): void {
-  for (const pid of nodePids(node, postgres)) {
+  for (const { pid } of treesOf(readEntries(), node, new Set(postgres === null ? [] : [postgres]))) {
     try {
       writeFileSync(`/proc/${pid}/clear_refs`, '5');
     } catch {
       // A kernel without it: the peak is then the one since the start.
     }
   }
-}
-
-/** The most that the Node processes held, and hold now, each at its own moment, in bytes. */
-export function residentBytesOf({ node, postgres }: Processes): { peak: number; now: number } {
-  let peak = 0;
-  let now = 0;
-  for (const pid of nodePids(node, postgres)) {
-    const status = readText(`/proc/${pid}/status`);
-    peak += kilobytes(status, 'VmHWM') * 1024;
-    now += kilobytes(status, 'VmRSS') * 1024;
-  }
-  return { peak, now };
 }
 
 /** The parent of a process. */
@@ -61,26 +65,23 @@ export function parentOf(pid: number): number {
   return entry.parent;
 }
 
-function nodePids(roots: readonly number[], postgres: number | null): Set<number> {
-  const entries = readEntries();
-  const database = new Set(postgres === null ? [] : [postgres]);
-  return new Set(roots.flatMap((root) => treeOf(entries, root, database)));
+function nameOf(pid: number): string {
+  const command = readText(`/proc/${pid}/cmdline`);
+  if (command.includes('launcher/src/services.ts')) return 'launcher';
+  return /services\/([a-z-]+)\/src\/main\.ts/.exec(command)?.[1] ?? 'node';
 }
 
 function kilobytes(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0);
 }
 
-/** A process and all below it, but for `without` and what is below those. */
-function treeOf(entries: readonly Entry[], root: number, without: ReadonlySet<number>): number[] {
-  if (without.has(root)) return [];
-  const below = entries.filter(({ parent }) => parent === root);
-  return [root, ...below.flatMap(({ pid }) => treeOf(entries, pid, without))];
-}
-
-function secondsOf(entries: readonly Entry[], pids: ReadonlySet<number>): number {
-  const ticks = entries.filter(({ pid }) => pids.has(pid)).reduce((sum, entry) => sum + entry.ticks, 0);
-  return ticks / ticksPerSecond;
+/** Some processes and all below them, but for `without` and what is below those. */
+function treesOf(entries: readonly Entry[], roots: readonly number[], without: ReadonlySet<number>): Entry[] {
+  const within = entries.filter(({ pid }) => roots.includes(pid) && !without.has(pid));
+  return within.flatMap((entry) => {
+    const children = entries.filter(({ parent }) => parent === entry.pid).map(({ pid }) => pid);
+    return [entry, ...treesOf(entries, children, without)];
+  });
 }
 
 function readEntries(): Entry[] {

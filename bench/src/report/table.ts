@@ -1,30 +1,33 @@
-import type { Row } from '../measure/alternate.ts';
+import type { Row } from '../measure/row.ts';
 import type { Summary } from '../measure/summary.ts';
 
-/** A Markdown table of rows of one workload. */
+/** Markdown tables of the rows of one workload; what single processes took comes in a table of its own. */
 export function printRows(rows: readonly Row[]): string {
   const [first] = rows;
   if (!first) return '';
-  const cpu = first.unit === 'MiB/s' ? 'CPU s/GiB' : 'CPU µs/op';
-  const head = [
-    'who',
-    first.unit,
-    'p50 ms',
-    'p99 ms',
-    `${cpu} Node`,
-    `${cpu} PG`,
-    'peak RSS MiB',
-    'driver cores',
-    'parts, s',
-  ];
+  const names = [...new Set(rows.flatMap(({ details }) => Object.keys(details)))].filter((name) => !processOf(name));
   const lines = rows.map((row) => [
     row.contender,
-    ...[row.value, row.p50Ms, row.p99Ms, row.cpuNode, row.cpuPostgres, row.peakRss, row.driverCores].map(spread),
-    Object.entries(row.parts)
-      .map(([name, part]) => `${name} ${digits(part.median)}`)
-      .join(', '),
+    spread(row.value),
+    ...names.map((name) => (row.details[name] ? spread(row.details[name]) : '')),
   ]);
-  return `\n### ${first.workload}\n\n${tableOf([head, ...lines])}\n`;
+  const processes = rows.map(printProcesses).join('');
+  return `${tableOf([['who', first.unit, ...names], ...lines])}${processes}`;
+}
+
+/** The services of a row that ran as several. */
+function printProcesses({ contender, details }: Row): string {
+  const names = new Set(Object.keys(details).flatMap((name) => processOf(name) ?? []));
+  if (names.size < 3) return '';
+  const each = [...names].map((name) => {
+    const [cpu, memory] = [details[`CPU of ${name}`], details[`RSS of ${name}`]];
+    return `${name} ${digits(cpu?.median ?? 0)} / ${digits(memory?.median ?? 0)}`;
+  });
+  return `\n${contender}, each process (CPU / MiB): ${each.join(', ')}\n`;
+}
+
+function processOf(detail: string): string | null {
+  return /^(?:CPU|RSS) of (.+)$/.exec(detail)?.[1] ?? null;
 }
 
 /** `median (min–max)`. */
@@ -32,12 +35,13 @@ export function spread({ median, min, max }: Summary): string {
   return median === min && median === max ? digits(median) : `${digits(median)} (${digits(min)}–${digits(max)})`;
 }
 
-function tableOf([head = [], ...lines]: readonly (readonly string[])[]): string {
+/** A Markdown table; the first line is its head. */
+export function tableOf([head = [], ...lines]: readonly (readonly string[])[]): string {
   return [head, head.map(() => '---'), ...lines].map((cells) => `| ${cells.join(' | ')} |\n`).join('');
 }
 
 /** Three digits that count, without an exponent. */
-function digits(value: number): string {
+export function digits(value: number): string {
   if (value === 0) return '0';
   return Math.abs(value) >= 100 ? value.toFixed(0) : Number(value.toPrecision(3)).toString();
 }

@@ -1,5 +1,7 @@
 import type { Stowage } from './stowage.ts';
 
+const root = '00000000-0000-7000-8000-000000000000';
+
 /** Ids as generate_series gives them: version 7, with a number in the end and the kind in the middle. */
 const idOf = (kind: string, number: string): string =>
   `('01900000-0000-7000-8${kind}-' || lpad(to_hex(${number}), 12, '0'))::uuid`;
@@ -18,18 +20,23 @@ function kindOf(directory: number): string {
   return directory.toString(16).padStart(3, '0');
 }
 
+/** Writes an empty directory below the root. */
+export async function seedEmptyDirectory({ database }: Stowage, directory: number): Promise<void> {
+  await database.query(
+    "insert into catalog.nodes (id, parent_id, kind, name) values ($1, $2, 'directory', 'seeded-' || $3::text)",
+    [seededDirectoryId(directory), root, directory],
+  );
+}
+
 /**
  * Writes a directory below the root with `count` files straight into the database. They have metadata, blobs and
  * replicas as uploaded ones have, but no bytes on the disk. Numbers of directories begin with 1.
  */
-export async function seedDirectory({ database }: Stowage, directory: number, count: number): Promise<void> {
-  const root = '00000000-0000-7000-8000-000000000000';
+export async function seedDirectory(system: Stowage, directory: number, count: number): Promise<void> {
+  const { database } = system;
   const id = seededDirectoryId(directory);
   const kind = kindOf(directory);
-  await database.query(
-    "insert into catalog.nodes (id, parent_id, kind, name) values ($1, $2, 'directory', 'seeded-' || $3::text)",
-    [id, root, directory],
-  );
+  await seedEmptyDirectory(system, directory);
   await database.query(
     `insert into catalog.blobs (id, size, sha256, chunk_crc32c)
      select ${idOf(kind, 'n')}, 10240, sha256(n::text::bytea), '\\x00000000' from generate_series(1, $1::int) n`,

@@ -1,8 +1,28 @@
-import { w1 } from './w1-upload.ts';
-import { w3a } from './w3-download.ts';
+import { connections } from './connections.ts';
+import { driverBytes, driverRequests } from './driver-check.ts';
+import { w1, w1b } from './w1-upload.ts';
+import { w2 } from './w2-small-uploads.ts';
+import { w3a, w3b, w3c } from './w3-downloads.ts';
 import { w4 } from './w4-small-downloads.ts';
-import { w5Stat } from './w5-metadata.ts';
+import { w5Growth } from './w5-growth.ts';
+import { w5Page, w5Stat } from './w5-metadata.ts';
+import { w6 } from './w6-tree-changes.ts';
 import type { Workload } from './workload.ts';
 
 /** In the order in which they run. */
-export const workloads: readonly Workload[] = [w1, w3a, w4, w5Stat];
+export const workloads: readonly Workload[] = [
+  driverRequests,
+  driverBytes,
+  w1,
+  w1b,
+  w2,
+  w3a,
+  w3b,
+  w3c,
+  w4,
+  w5Stat,
+  w5Page,
+  w5Growth,
+  w6,
+  connections,
+];

@@ -2,15 +2,19 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startFileServer } from '../baselines/baseline.ts';
 import type { FileBaseline } from '../baselines/baseline.ts';
+import type { BarePostgres } from '../baselines/postgres.ts';
 import type { Receiving } from '../baselines/receive.ts';
 import type { Driver } from '../driver/driver.ts';
-import type { Row } from '../measure/alternate.ts';
+import type { Row } from '../measure/row.ts';
 import { startStowage } from '../system/stowage.ts';
 import type { Mode, Stowage } from '../system/stowage.ts';
 
 /** What a workload is run with. */
 export interface Setting {
   driver: Driver;
+  postgres: BarePostgres;
+  /** Where all workloads share them; else each starts its own, so that none pays for the one before it. */
+  shared: readonly Stowage[] | null;
   /** A folder that is removed in the end. */
   scratch: string;
   modes: readonly Mode[];
@@ -39,8 +43,9 @@ export class Started {
     this.#name = name;
   }
 
-  /** A Stowage of each mode that was asked for, fresh, so that no workload pays for the one before it. */
-  async systems(): Promise<Stowage[]> {
+  /** A Stowage of each mode that was asked for. */
+  async systems(): Promise<readonly Stowage[]> {
+    if (this.#setting.shared) return this.#setting.shared;
     const systems: Stowage[] = [];
     for (const mode of this.#setting.modes) {
       const system = await startStowage(mode, this.#setting.scratch, this.#name);
