@@ -5,7 +5,7 @@ import type { AppDependencies } from '../app-types.ts';
 import { present } from '../routes/nodes.ts';
 import { previewKind, textPreview } from './preview-kind.ts';
 import { sourceOf } from './send-content.ts';
-import { readVerified } from './verified-reader.ts';
+import { readWhole } from './verified-reader.ts';
 import type { BlobSource } from './verified-reader.ts';
 
 /** A small picture or text made from a file, never the file itself. */
@@ -45,7 +45,7 @@ export async function makePreview(
 }
 
 async function textOf(dependencies: AppDependencies, source: BlobSource, context: CallContext): Promise<Buffer> {
-  return textPreview(await readAll(dependencies, source, Math.min(source.size, textBytes), context));
+  return textPreview(await readWhole(dependencies, source, Math.min(source.size, textBytes), context));
 }
 
 async function imageOf(
@@ -55,18 +55,6 @@ async function imageOf(
   context: CallContext,
 ): Promise<Buffer> {
   if (source.size > imageBytes) throw new AppError('unprocessable', 'The picture is too large for a preview.');
-  const image = await readAll(dependencies, source, source.size, context);
+  const image = await readWhole(dependencies, source, source.size, context);
   return dependencies.previewer.makeWebp(image, size, context.signal);
-}
-
-async function readAll(
-  dependencies: AppDependencies,
-  source: BlobSource,
-  end: number,
-  context: CallContext,
-): Promise<Buffer> {
-  const pieces: Buffer[] = [];
-  if (end > 0)
-    for await (const piece of readVerified(dependencies, source, { start: 0, end }, context)) pieces.push(piece);
-  return Buffer.concat(pieces);
 }

@@ -12,6 +12,7 @@ import { contentHeaders } from './content-headers.ts';
 import { judge, rangeStands } from './preconditions.ts';
 import { parseRange } from './ranges.ts';
 import type { ByteRange } from './ranges.ts';
+import type { ShortContent } from './short-content.ts';
 import { readVerified } from './verified-reader.ts';
 import type { BlobSource } from './verified-reader.ts';
 
@@ -25,7 +26,7 @@ export async function sendContent(
   request: FastifyRequest,
   reply: FastifyReply,
   fileId: string,
-  disposition: 'download' | 'stream',
+  { disposition, short }: { disposition: 'download' | 'stream'; short: ShortContent },
 ): Promise<FastifyReply> {
   const context = contextOf(request);
   const found = await dependencies.content.getContent({ fileId }, context);
@@ -52,7 +53,9 @@ export async function sendContent(
     },
   };
   if (request.method === 'HEAD') return reply.code(head.status).headers(head.headers).send();
-  return sendBytes({ ...dependencies, logger: dependencies.logger }, reply, head, source, { start, end }, context);
+  const whole = await short.read(dependencies, source, context);
+  if (whole) return reply.code(head.status).headers(head.headers).send(whole.subarray(start, end));
+  return sendBytes(dependencies, reply, head, source, { start, end }, context);
 }
 
 interface Head {

@@ -23,14 +23,15 @@ export interface BlobSource {
   replicas: readonly Replica[];
 }
 
-type Dependencies = Pick<AppDependencies, 'content' | 'readBlob'> & { logger: Logger };
+/** What reading a blob needs. */
+export type ReaderDependencies = Pick<AppDependencies, 'content' | 'readBlob'> & { logger: Logger };
 
 /**
  * Reads a range of a blob and gives it piece by piece, each checked before it is given: wrong bytes never leave. A
  * replica that fails is reported, and the next one goes on from the same byte. Throws `unavailable` when none is left.
  */
 export async function* readVerified(
-  dependencies: Dependencies,
+  dependencies: ReaderDependencies,
   source: BlobSource,
   range: ByteRange,
   context: CallContext,
@@ -55,6 +56,19 @@ export async function* readVerified(
   throw unavailable('No good copy of this content can be read just now.');
 }
 
+/** The first `end` bytes of a blob in one piece, each checked; for what is known to be small. Throws as readVerified does. */
+export async function readWhole(
+  dependencies: ReaderDependencies,
+  source: BlobSource,
+  end: number,
+  context: CallContext,
+): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  if (end > 0)
+    for await (const piece of readVerified(dependencies, source, { start: 0, end }, context)) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
 class BadReplica extends Error {
   readonly state: ReplicaState;
 
@@ -66,7 +80,7 @@ class BadReplica extends Error {
 
 /** Whole chunks of one replica from chunk `first` up to, not including, chunk `last`. */
 async function* chunksOf(
-  { readBlob }: Dependencies,
+  { readBlob }: ReaderDependencies,
   source: BlobSource,
   replica: Replica,
   first: number,
@@ -99,7 +113,7 @@ async function* chunksOf(
 }
 
 async function passOver(
-  { content, logger }: Dependencies,
+  { content, logger }: ReaderDependencies,
   source: BlobSource,
   replica: Replica,
   error: unknown,
@@ -123,13 +137,13 @@ function stateOf(error: AppError): ReplicaState | null {
 
 /** The chunk checksums of a blob, fetched run by run where the blob is large. */
 class Checksums {
-  readonly #dependencies: Dependencies;
+  readonly #dependencies: ReaderDependencies;
   readonly #source: BlobSource;
   readonly #context: CallContext;
   #first = 0;
   #run: DataView;
 
-  constructor(dependencies: Dependencies, source: BlobSource, context: CallContext) {
+  constructor(dependencies: ReaderDependencies, source: BlobSource, context: CallContext) {
     this.#dependencies = dependencies;
     this.#source = source;
     this.#context = context;

@@ -5,6 +5,7 @@ import type { App, AppDependencies } from '../app-types.ts';
 import { makePreview } from '../content/preview.ts';
 import type { Preview } from '../content/preview.ts';
 import { sendContent } from '../content/send-content.ts';
+import { ShortContent } from '../content/short-content.ts';
 import { contextOf } from '../http/call-context.ts';
 import { Closed, Id } from '../http/schemas.ts';
 
@@ -29,6 +30,7 @@ export function contentRoutes(app: App, dependencies: AppDependencies): void {
 }
 
 function byteRoutes(app: App, dependencies: AppDependencies): void {
+  const short = new ShortContent();
   for (const disposition of ['download', 'stream'] as const) {
     app.route({
       method: ['GET', 'HEAD'],
@@ -47,7 +49,7 @@ function byteRoutes(app: App, dependencies: AppDependencies): void {
         response: { 200: Bytes, 206: Bytes, 304: Type.Null({ description: 'Not modified.' }) },
       },
       handler: async (request, reply) => {
-        await sendContent(dependencies, request, reply, request.params.file_id, disposition);
+        await sendContent(dependencies, request, reply, request.params.file_id, { disposition, short });
         return reply;
       },
     });
