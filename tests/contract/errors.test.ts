@@ -303,12 +303,19 @@ describe('Addresses', () => {
     ['GET', '/files', ['OPTIONS', 'POST']],
     ['DELETE', '/api/system/health', ['GET', 'HEAD']],
     ['PROPFIND', '/api/directories/root', ['GET', 'HEAD', 'DELETE']],
+    ['QUERY', '/api/directories', ['POST']],
+    ['DELETE', '/api/jobs/run-pending', ['POST']],
   ])('%s %s is 405 and says what is allowed', async (method, path, allowed) => {
     const answer = await sendOdd(baseUrl(), { method, path, headers: [['Authorization', `Bearer ${root.token}`]] });
     const allow = (answer.headers.get('allow') ?? '').split(', ').sort();
     expect(allow).toEqual(expect.arrayContaining(allowed));
     expect(allow).not.toContain(method);
     expectProblem(answer, 405, 'method_not_allowed');
+  });
+
+  test('of an address that a pattern of another route matches as well, only its own methods are told', async () => {
+    const answer = await sendOdd(baseUrl(), { method: 'OPTIONS', path: '/api/jobs/run-pending', headers: [] });
+    expect(answer.headers.get('allow')).toBe('POST');
   });
 
   test('an unknown query parameter is 400 where the route takes parameters', async () => {

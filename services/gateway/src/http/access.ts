@@ -7,6 +7,9 @@ import type { FastifyInstance, RouteOptions } from 'fastify';
 /** Who may use a route: anybody, or a user whose role is at least this one. */
 export type Access = 'public' | Role;
 
+/** What a request header means; with a pattern where its form is checked. */
+export type RequestHeader = string | { description: string; pattern?: string; required?: boolean };
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** Declared beside each route; the start fails where it is missing. */
@@ -16,7 +19,9 @@ declare module 'fastify' {
     /** Takes an Idempotency-Key. */
     idempotent?: boolean;
     /** Request headers that the handler reads itself, for the OpenAPI description: name and meaning. */
-    requestHeaders?: Readonly<Record<string, string>>;
+    requestHeaders?: Readonly<Record<string, RequestHeader>>;
+    /** Takes a body of bytes that no parser touches, for the OpenAPI description. */
+    takesBytes?: boolean;
     /** A write that is allowed while the service is read-only. */
     allowedReadOnly?: boolean;
     /** Takes as long as the client asked for: no limit on silence once its body is there. */
@@ -59,13 +64,29 @@ export function addNotFound(app: FastifyInstance): void {
     if (present) for (const method of methods) present.methods.add(method);
     else known.push({ pattern, methods: new Set(methods) });
   });
-  app.setNotFoundHandler(async (request, reply) => {
-    const path = request.url.split('?', 1)[0] ?? '';
-    const allow = [
-      ...new Set(known.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => [...methods])),
-    ];
+  const allowedAt = (url: string): string[] => {
+    const path = url.split('?', 1)[0] ?? '';
+    const own = known.find(({ pattern }) => pattern.source === exactly(path));
+    const matching = own ? [own] : known.filter(({ pattern }) => pattern.test(path));
+    return [...new Set(matching.flatMap(({ methods }) => [...methods]))];
+  };
+  const refuse = (url: string): never => {
+    const allow = allowedAt(url);
     if (allow.length === 0) throw new AppError('not_found', 'There is nothing at this address.');
-    if (request.method === 'OPTIONS') return reply.code(204).header('allow', allow.join(', ')).send();
     throw new AppError('method_not_allowed', `Use ${allow.join(' or ')} here.`, { members: { allow } });
+  };
+  // Before the body is looked at: whatever it is, there is nobody to take it.
+  app.addHook('preParsing', async (request) => {
+    if (request.is404 && request.method !== 'OPTIONS') refuse(request.url);
   });
+  app.setNotFoundHandler(async (request, reply) => {
+    const allow = allowedAt(request.url);
+    if (request.method !== 'OPTIONS' || allow.length === 0) return refuse(request.url);
+    return reply.code(204).header('allow', allow.join(', ')).send();
+  });
+}
+
+/** The pattern of a route without parameters. */
+function exactly(path: string): string {
+  return new RegExp(`^${path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`).source;
 }
