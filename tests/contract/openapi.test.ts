@@ -155,6 +155,22 @@ describe('The OpenAPI document', () => {
     }
   });
 
+  test('says of each body whether it may be left out', () => {
+    const needsBody = (route: string): unknown =>
+      description.operations().find((operation) => operation.route === route)?.operation['requestBody']?.required;
+    expect(needsBody('POST /api/directories')).toBe(true);
+    expect(needsBody('POST /api/auth/logout')).toBe(false);
+    expect(needsBody('POST /api/files/{file_id}/restore')).toBe(false);
+    expect(needsBody('PATCH /files/{upload_id}')).toBe(false);
+  });
+
+  test('says which headers a tus request needs', () => {
+    const append = description.operations().find(({ route }) => route === 'PATCH /files/{upload_id}')?.operation;
+    const parameters: Json[] = append?.['parameters'] ?? [];
+    const needed = parameters.filter((parameter) => parameter['in'] === 'header' && parameter['required']);
+    expect(needed.map((parameter) => parameter['name'])).toEqual(['Tus-Resumable', 'Upload-Offset']);
+  });
+
   test('takes no unknown field in any request', () => {
     for (const { route, operation } of description.operations()) {
       const schema: Json | undefined = operation['requestBody']?.content?.['application/json']?.schema;

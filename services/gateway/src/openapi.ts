@@ -117,6 +117,22 @@ export function nameSchemas(document: Piece): Piece {
   return { ...document, paths, components: { ...components, schemas } };
 }
 
+/** Says which bodies may be left out: no body is `{}`, so all whose fields are optional. Changes `document`. */
+export function requireBodies(document: Piece): Piece {
+  for (const item of pieces(document['paths'])) {
+    for (const { requestBody } of pieces(item)) {
+      if (!isPiece(requestBody)) continue;
+      const bodies = pieces(requestBody['content']).map(({ schema }) => schema);
+      requestBody['required'] = bodies.some((body) => isPiece(body) && body['required'] !== undefined);
+    }
+  }
+  return document;
+}
+
+function pieces(value: unknown): Piece[] {
+  return isPiece(value) ? Object.values(value).filter(isPiece) : [];
+}
+
 function isPiece(value: unknown): value is Piece {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

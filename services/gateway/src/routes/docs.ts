@@ -2,26 +2,40 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { RouteOptions } from 'fastify';
 import type { App } from '../app-types.ts';
-import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf } from '../openapi.ts';
+import type { RequestHeader } from '../http/access.ts';
+import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf, requireBodies } from '../openapi.ts';
 import type { Piece } from '../openapi.ts';
 
-const idempotencyKey =
-  'The same key (1–128 visible ASCII characters), user, route and body within 24 h answer the first result again.';
+const idempotencyKey = {
+  description:
+    'The same key (1–128 visible ASCII characters), user, route and body within 24 h answer the first result again.',
+  pattern: '^[\\x21-\\x7e]{1,128}$',
+};
 const ifMatch = 'The ETag that the change is meant for, such as `"3"`; another version is 412.';
 
 /** Request headers that a route takes, for the description; the handlers read them themselves. */
 function headersOf(config: NonNullable<RouteOptions['config']>, method: string): Piece {
   const conditional = method !== 'GET' && method !== 'HEAD' && (config.problems ?? []).includes('precondition_failed');
-  const told = {
+  const told: Record<string, RequestHeader> = {
     ...(config.idempotent ? { 'Idempotency-Key': idempotencyKey } : {}),
     ...(conditional ? { 'If-Match': ifMatch } : {}),
     ...config.requestHeaders,
   };
-  const properties = Object.fromEntries(
-    Object.entries(told).map(([name, description]) => [name, { type: 'string', description }]),
-  );
-  return Object.keys(properties).length === 0 ? {} : { headers: { type: 'object', properties } };
+  if (Object.keys(told).length === 0) return {};
+  const properties: Piece = {};
+  const required: string[] = [];
+  for (const [name, header] of Object.entries(told)) {
+    const { required: isRequired = false, ...schema } = typeof header === 'string' ? { description: header } : header;
+    properties[name] = { type: 'string', ...schema };
+    if (isRequired) required.push(name);
+  }
+  return { headers: { type: 'object', properties, required } };
 }
+
+const bytesBody = {
+  consumes: ['application/offset+octet-stream'],
+  body: { type: 'string', format: 'binary', description: 'Bytes of the content.' },
+};
 
 /** The plugin's own policy lets in other hosts and asks for TLS, which a plain start does not have. */
 const staticCSP = {
@@ -45,9 +59,19 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       const good = goodResponses((schema?.response as Piece | undefined) ?? {}, schema?.summary ?? '');
       const responses: Piece = { ...problems, ...good };
       const security = config.access === 'public' ? { security: [] } : {};
-      return { schema: { ...schema, ...security, ...headersOf(config, method), response: responses }, url };
+      return {
+        schema: {
+          ...schema,
+          ...security,
+          ...headersOf(config, method),
+          ...(config.takesBytes ? bytesBody : {}),
+          response: responses,
+        },
+        url,
+      };
     },
-    transformObject: (document) => nameSchemas('openapiObject' in document ? { ...document.openapiObject } : {}),
+    transformObject: (document) =>
+      nameSchemas('openapiObject' in document ? requireBodies({ ...document.openapiObject }) : {}),
   });
   await app.register(async (docs: App) => {
     docs.addHook('onRoute', (route) => {

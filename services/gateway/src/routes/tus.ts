@@ -44,24 +44,43 @@ const creationProblems = [
 ] as const;
 const appendProblems = [...creationProblems, 'offset_conflict', 'gone', 'locked'] as const;
 
-const version = { 'Tus-Resumable': 'Always `1.0.0`.' };
-const bodyHeaders = {
-  'Content-Type': 'With a body: `application/offset+octet-stream`.',
-  'Upload-Checksum': '`sha1` or `sha256`, a space, and the digest of this body in base64.',
+const version = { 'Tus-Resumable': { description: 'Always `1.0.0`.', pattern: '^1\\.0\\.0$', required: true } };
+const number = '^(0|[1-9][0-9]{0,15})$';
+const checksumHeader = {
+  'Upload-Checksum': {
+    description: '`sha1` or `sha256`, a space, and the digest of this body in base64.',
+    pattern: '^(sha1 [A-Za-z0-9+/]{27}=|sha256 [A-Za-z0-9+/]{43}=)$',
+  },
 };
 const creationHeaders = {
   ...version,
-  'Upload-Length': 'The length of the whole in bytes; or `Upload-Defer-Length: 1`.',
-  'Upload-Defer-Length': '`1`: a later PATCH tells the length.',
+  'Upload-Length': {
+    description: 'The length of the whole in bytes; or `Upload-Defer-Length: 1`.',
+    pattern: number,
+  },
+  'Upload-Defer-Length': { description: '`1`: a later PATCH tells the length.', pattern: '^1$' },
   'Upload-Metadata':
     'Pairs of a key and a base64 value, separated by commas: filename, directory_id, filetype, file_class, sha256, on_conflict.',
-  ...bodyHeaders,
+  ...checksumHeader,
 };
 const appendHeaders = {
   ...version,
-  'Upload-Offset': 'Where the bytes belong: the offset of the last answer or of HEAD.',
-  'Upload-Length': 'The length of an upload that deferred it, once.',
-  ...bodyHeaders,
+  'Upload-Offset': {
+    description: 'Where the bytes belong: the offset of the last answer or of HEAD.',
+    pattern: number,
+    required: true,
+  },
+  'Upload-Length': { description: 'The length of an upload that deferred it, once.', pattern: number },
+  ...checksumHeader,
+};
+const overrideHeaders = {
+  ...appendHeaders,
+  'Upload-Offset': { ...appendHeaders['Upload-Offset'], required: false },
+  'X-HTTP-Method-Override': {
+    description: 'The method that is meant.',
+    pattern: '^(HEAD|PATCH|DELETE)$',
+    required: true,
+  },
 };
 
 /** Contract §5: tus 1.0.0. The body of a request is never parsed here: it flows on to the upload service. */
@@ -106,7 +125,7 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'POST',
     url: '/files',
-    config: { access: 'editor', problems: creationProblems, requestHeaders: creationHeaders },
+    config: { access: 'editor', problems: creationProblems, requestHeaders: creationHeaders, takesBytes: true },
     schema: {
       tags,
       summary: 'Make an upload, with its first bytes where there is a body',
@@ -154,7 +173,7 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
     ['PATCH', patch],
     ['DELETE', terminate],
   ]);
-  const config = { access: 'editor' as const, problems: appendProblems, requestHeaders: appendHeaders };
+  const config = { access: 'editor' as const, problems: appendProblems, takesBytes: true };
   const response = { 204: NoContent };
   const url = '/files/:upload_id';
   app.route({
@@ -177,7 +196,7 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'PATCH',
     url,
-    config,
+    config: { ...config, requestHeaders: appendHeaders },
     schema: { tags, summary: 'Append bytes at the offset', params: Params, response },
     handler: patch,
   });
@@ -195,7 +214,7 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'POST',
     url,
-    config,
+    config: { ...config, problems: [...appendProblems, 'method_not_allowed'], requestHeaders: overrideHeaders },
     schema: {
       tags,
       summary: 'X-HTTP-Method-Override for proxies that refuse PATCH',

@@ -12,7 +12,7 @@ export const User = Type.Object(
 );
 
 const Username = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$', examples: ['ada'] });
-const Password = Type.String({ maxLength: 1024, description: '12 to 256 characters.' });
+const Password = Type.String({ minLength: 12, maxLength: 256, description: '12 to 256 characters.' });
 const Params = Type.Object({ user_id: Id });
 
 /** Contract §2, beyond the interface: users, for admins. */
