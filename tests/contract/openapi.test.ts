@@ -164,11 +164,28 @@ describe('The OpenAPI document', () => {
     expect(needsBody('PATCH /files/{upload_id}')).toBe(false);
   });
 
+  test('needs no parameter that has a default', () => {
+    for (const { route, operation } of description.operations()) {
+      for (const { name, schema, required } of operation['parameters'] ?? [])
+        expect({ route, name, required: required && 'default' in schema }).toEqual({ route, name, required: false });
+    }
+  });
+
+  test('says that content has the type of its file', () => {
+    const typesOf = (route: string): string[] =>
+      Object.keys(
+        description.operations().find((operation) => operation.route === route)?.operation['responses'][200].content,
+      );
+    expect(typesOf('GET /api/files/{file_id}/download')).toEqual(['*/*']);
+    expect(typesOf('GET /api/files/{file_id}/preview')).toEqual(['image/webp', 'text/plain']);
+  });
+
   test('says which headers a tus request needs', () => {
     const append = description.operations().find(({ route }) => route === 'PATCH /files/{upload_id}')?.operation;
-    const parameters: Json[] = append?.['parameters'] ?? [];
-    const needed = parameters.filter((parameter) => parameter['in'] === 'header' && parameter['required']);
-    expect(needed.map((parameter) => parameter['name'])).toEqual(['Tus-Resumable', 'Upload-Offset']);
+    const needed = append?.['parameters'].filter(
+      (parameter: Json) => parameter['in'] === 'header' && parameter['required'],
+    );
+    expect(needed.map((parameter: Json) => parameter['name'])).toEqual(['Tus-Resumable', 'Upload-Offset']);
   });
 
   test('takes no unknown field in any request', () => {

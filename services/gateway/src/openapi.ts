@@ -117,14 +117,16 @@ export function nameSchemas(document: Piece): Piece {
   return { ...document, paths, components: { ...components, schemas } };
 }
 
-/** Says which bodies may be left out: no body is `{}`, so all whose fields are optional. Changes `document`. */
-export function requireBodies(document: Piece): Piece {
-  for (const item of pieces(document['paths'])) {
-    for (const { requestBody } of pieces(item)) {
-      if (!isPiece(requestBody)) continue;
+/** Says what may be left out: bodies whose fields are all optional, and parameters with a default. Changes `document`. */
+export function markOptional(document: Piece): Piece {
+  for (const operation of pieces(document['paths']).flatMap(pieces)) {
+    const { requestBody, parameters } = operation;
+    if (isPiece(requestBody)) {
       const bodies = pieces(requestBody['content']).map(({ schema }) => schema);
       requestBody['required'] = bodies.some((body) => isPiece(body) && body['required'] !== undefined);
     }
+    for (const parameter of Array.isArray(parameters) ? parameters : [])
+      if (isPiece(parameter['schema']) && 'default' in parameter['schema']) parameter['required'] = false;
   }
   return document;
 }

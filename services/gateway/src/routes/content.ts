@@ -12,8 +12,15 @@ import { Closed, Id } from '../http/schemas.ts';
 const tags = ['Content'];
 const Params = Type.Object({ file_id: Id });
 const Bytes = {
-  description: 'The bytes.',
-  content: { 'application/octet-stream': { schema: Type.String({ format: 'binary' }) } },
+  description: 'The bytes, under the type of the file.',
+  content: { '*/*': { schema: Type.String({ format: 'binary' }) } },
+};
+const PreviewBytes = {
+  description: 'The preview.',
+  content: {
+    'image/webp': { schema: Type.String({ format: 'binary' }) },
+    'text/plain': { schema: Type.String() },
+  },
 };
 const readProblems = ['not_found', 'state_conflict', 'unavailable'] as const;
 
@@ -72,7 +79,7 @@ function previewRoute(app: App, dependencies: AppDependencies): void {
         'Images become WebP within `size` pixels; text its first 64 KiB as text/plain; anything else is 415.',
       params: Params,
       querystring: Closed({ size: Type.Integer({ minimum: 64, maximum: 2048, default: 512 }) }),
-      response: { 200: Bytes },
+      response: { 200: PreviewBytes },
     },
     handler: async (request, reply) => {
       const { file_id: fileId } = request.params;

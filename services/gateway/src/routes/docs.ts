@@ -3,7 +3,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { RouteOptions } from 'fastify';
 import type { App } from '../app-types.ts';
 import type { RequestHeader } from '../http/access.ts';
-import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf, requireBodies } from '../openapi.ts';
+import { documentHead, goodResponses, nameSchemas, problemResponses, problemsOf, markOptional } from '../openapi.ts';
 import type { Piece } from '../openapi.ts';
 
 const idempotencyKey = {
@@ -71,7 +71,7 @@ export async function addOpenApi(app: App, publicUrl: string | null): Promise<vo
       };
     },
     transformObject: (document) =>
-      nameSchemas('openapiObject' in document ? requireBodies({ ...document.openapiObject }) : {}),
+      nameSchemas('openapiObject' in document ? markOptional({ ...document.openapiObject }) : {}),
   });
   await app.register(async (docs: App) => {
     docs.addHook('onRoute', (route) => {

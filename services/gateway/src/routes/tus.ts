@@ -74,10 +74,9 @@ const appendHeaders = {
   ...checksumHeader,
 };
 const overrideHeaders = {
-  ...appendHeaders,
-  'Upload-Offset': { ...appendHeaders['Upload-Offset'], required: false },
+  ...version,
   'X-HTTP-Method-Override': {
-    description: 'The method that is meant.',
+    description: 'The method that is meant; its other headers go with it.',
     pattern: '^(HEAD|PATCH|DELETE)$',
     required: true,
   },
