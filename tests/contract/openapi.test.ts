@@ -160,8 +160,6 @@ describe('The OpenAPI document', () => {
       description.operations().find((operation) => operation.route === route)?.operation['requestBody']?.required;
     expect(needsBody('POST /api/directories')).toBe(true);
     expect(needsBody('POST /api/auth/logout')).toBe(false);
-    expect(needsBody('POST /api/files/{file_id}/restore')).toBe(false);
-    expect(needsBody('PATCH /files/{upload_id}')).toBe(false);
   });
 
   test('needs no parameter that has a default', () => {
