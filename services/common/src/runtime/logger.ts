@@ -17,6 +17,7 @@ export function createLogger(service: string, level: LogLevel, destination?: Des
     messageKey: 'message',
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { err: errorWithoutRows },
     redact: {
       paths: secretFields.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
       censor: '[redacted]',
@@ -27,4 +28,12 @@ export function createLogger(service: string, level: LogLevel, destination?: Des
     },
   };
   return destination ? pino(options, destination) : pino(options);
+}
+
+const quotingFields = new Set(['detail', 'where', 'internalQuery']);
+
+/** An error as pino shows one, without what PostgreSQL quotes of rows and queries: a password's hash may stand there. */
+function errorWithoutRows(error: Error): object {
+  const shown = Object.entries(pino.stdSerializers.err(error));
+  return Object.fromEntries(shown.filter(([field]) => !quotingFields.has(field)));
 }
