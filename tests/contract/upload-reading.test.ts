@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { Client, expectStatus, logIn, logInAs, sha256 } from '../support/client.ts';
 import type { Answer } from '../support/client.ts';
 import { admin, baseUrl } from '../support/contract.ts';
+import { expectProblem } from '../support/problems.ts';
 import { uniqueName } from '../support/system.ts';
 import {
   append,
@@ -130,8 +131,11 @@ describe('whose an upload is', () => {
     expectStatus(await owner.tus('DELETE', upload.path), 204);
   });
 
-  test('an admin may see it', async () => {
+  test('an admin may see it, and not touch it', async () => {
     const upload = await makeUpload(owner, { length: 8, body: Buffer.from('mine') });
+    expectTusProblem(await append(root, upload.path, 4, Buffer.from('evil')), 404, 'not_found');
+    expectTusProblem(await root.tus('DELETE', upload.path), 404, 'not_found');
+    expectProblem(await finalize(root, upload, { filename: uniqueName() }), 404, 'not_found');
     expect(await offsetOf(root, upload.path)).toBe(4);
     expect(expectStatus(await root.get(`/api/uploads/${upload.id}`), 200).json['offset']).toBe(4);
   });

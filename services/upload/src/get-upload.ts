@@ -3,7 +3,7 @@ import { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { GetUploadRequest, GetUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
 import type { UploadParts } from './parts.ts';
-import { backendOf, findUpload, lengthOf, uploadMessage } from './uploads.ts';
+import { backendOf, findVisibleUpload, lengthOf, uploadMessage } from './uploads.ts';
 import type { Upload } from './uploads.ts';
 
 /** Reads an upload with its durable offset, which the store alone knows; waits for no writer. */
@@ -12,11 +12,11 @@ export async function getUpload(
   request: GetUploadRequest,
   context: CallContext,
 ): Promise<MessageInitShape<typeof GetUploadResponseSchema>> {
-  const upload = await findUpload(parts.db, request.id, context);
+  const upload = await findVisibleUpload(parts.db, request.id, context);
   if (upload.state !== 'open') return { upload: uploadMessage(upload, lengthOf(upload) ?? 0n) };
   const offset = await stagedOffset(parts, upload, context);
   if (offset !== null) return { upload: uploadMessage(upload, offset) };
-  const now = await findUpload(parts.db, request.id, context);
+  const now = await findVisibleUpload(parts.db, request.id, context);
   if (now.state === 'open') throw contentLost();
   return { upload: uploadMessage(now, lengthOf(now) ?? 0n) };
 }

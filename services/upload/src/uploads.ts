@@ -60,15 +60,27 @@ export function requireActor(context: CallContext): Actor {
 }
 
 /**
- * Reads an upload of the caller's, for an admin anybody's. Throws `not_found`, the same for an unknown one and for
- * another's, and `gone` for one that expired or was ended.
+ * Reads an upload of the caller's. Throws `not_found`, the same for an unknown one and for another's, and `gone` for one
+ * that expired or was ended.
  */
 export async function findUpload(db: Db, id: string, context: CallContext): Promise<Upload> {
+  return findUploadOf(db, id, context, (upload, actor) => upload.user_id === actor.userId);
+}
+
+/** As findUpload, for an admin anybody's: to look at, never to change. */
+export async function findVisibleUpload(db: Db, id: string, context: CallContext): Promise<Upload> {
+  return findUploadOf(db, id, context, (upload, { userId, role }) => upload.user_id === userId || role === 'admin');
+}
+
+async function findUploadOf(
+  db: Db,
+  id: string,
+  context: CallContext,
+  mayFind: (upload: FoundRow, actor: Actor) => boolean,
+): Promise<Upload> {
   const actor = requireActor(context);
   const upload = isId(id) ? await readUpload(db, id) : undefined;
-  if (!upload || (upload.user_id !== actor.userId && actor.role !== 'admin')) {
-    throw new AppError('not_found', 'There is no such upload.');
-  }
+  if (!upload || !mayFind(upload, actor)) throw new AppError('not_found', 'There is no such upload.');
   if (!isLive(upload) || upload.expired) throw gone();
   return upload;
 }

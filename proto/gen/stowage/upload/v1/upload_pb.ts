@@ -464,7 +464,7 @@ export const UploadStateSchema: GenEnum<UploadState> = /*@__PURE__*/
   enumDesc(file_stowage_upload_v1_upload, 0);
 
 /**
- * Unfinished uploads. An upload belongs to the user who made it; to others but admins it is not_found.
+ * Unfinished uploads. An upload belongs to the user who made it; to others it is not_found; admins may look at it.
  *
  * @generated from service stowage.upload.v1.UploadService
  */
