@@ -31,7 +31,10 @@ async function pictureOf(answer: Answer): Promise<Metadata> {
   expectStatus(answer, 200);
   expect(answer.headers.get('content-type')).toBe('image/webp');
   expect(answer.headers.get('x-content-type-options')).toBe('nosniff');
-  expect(policyOf(answer.headers)).toEqual(expect.arrayContaining(["default-src 'none'", 'sandbox']));
+  expect(policyOf(answer.headers)).toEqual(
+    expect.arrayContaining(["default-src 'none'", 'sandbox', "frame-ancestors 'self'"]),
+  );
+  expect(answer.headers.get('x-frame-options')).toBe('SAMEORIGIN');
   const metadata = await sharp(answer.bytes).metadata();
   expect(metadata.format).toBe('webp');
   return metadata;

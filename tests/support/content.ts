@@ -98,6 +98,7 @@ export function expectContentHeaders(headers: Headers, file: { sha256: string; m
     ),
     'cache-control': expect.stringMatching(/\bprivate\b/),
     'cross-origin-resource-policy': 'same-origin',
+    'x-frame-options': 'SAMEORIGIN',
   });
   const [type, ...parameters] = (headers.get('content-type') ?? '').split(/;\s*/);
   expect(type).toBe(file.mediaType);

@@ -22,6 +22,7 @@ describe('contentHeaders', () => {
       'content-type': 'image/png',
       'content-disposition': 'inline; filename=a.png',
       'content-security-policy': "default-src 'none'; frame-ancestors 'self'",
+      'x-frame-options': 'SAMEORIGIN',
       'cross-origin-resource-policy': 'same-origin',
       'x-content-type-options': 'nosniff',
       'cache-control': 'private, no-cache',

@@ -41,6 +41,8 @@ export function contentHeaders(file: ContentFile, disposition: 'download' | 'str
     'content-type': type.startsWith('text/') ? `${type}; charset=utf-8` : type,
     'content-disposition': contentDisposition(file.name, inline ? 'inline' : 'attachment'),
     'content-security-policy': `default-src 'none'; frame-ancestors 'self'${unsandboxed ? '' : '; sandbox'}`,
+    // For browsers that know no frame-ancestors; it must not say another thing than that.
+    'x-frame-options': 'SAMEORIGIN',
     'cross-origin-resource-policy': 'same-origin',
     'x-content-type-options': 'nosniff',
     'cache-control': 'private, no-cache',

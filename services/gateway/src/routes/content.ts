@@ -94,6 +94,7 @@ function sendPreview(reply: FastifyReply, preview: Preview): FastifyReply {
     .headers({
       'content-type': preview.mediaType,
       'content-security-policy': "default-src 'none'; sandbox; frame-ancestors 'self'",
+      'x-frame-options': 'SAMEORIGIN',
       'cross-origin-resource-policy': 'same-origin',
       etag: preview.etag,
       'cache-control': 'private, no-cache',
