@@ -1,13 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { expectStatus, logIn, sha256, until } from '../support/client.ts';
 import type { Client } from '../support/client.ts';
+import { attachStrace, noStrace } from '../support/strace.ts';
 import { startSystem, uniqueName } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
 import { append, completeUpload, contentOf, finalize, makeUpload, offsetOf, openAppend } from '../support/uploads.ts';
-import { blobHashes, childrenOf, stagedIn } from './crash-check.ts';
+import { blobHashes, childrenOf, stagedIn } from '../support/crash-check.ts';
 
 const megabyte = 1024 * 1024;
 
@@ -65,8 +64,6 @@ describe.each<Mode>(['standalone', 'services'])('kill -9 at a chosen moment, %s'
   });
 });
 
-const hasStrace = process.getuid?.() === 0 && spawnSync('strace', ['-V']).status === 0;
-
 /** Steps of a finalize as the system sees them: the process is killed as it makes the n-th such call. */
 const steps = [
   { call: 'rename', times: [1] },
@@ -74,7 +71,7 @@ const steps = [
   { call: 'write', times: [1, 2, 3, 4, 5, 6, 7, 8, 9] },
 ].flatMap(({ call, times }) => times.map((time) => ({ call, time })));
 
-(hasStrace ? describe : describe.skip)('F05 kill -9 at each step of a finalize', () => {
+(noStrace === null ? describe : describe.skip)('F05 kill -9 at each step of a finalize', () => {
   let system: System;
   let client: Client;
   let directory: string;
@@ -90,23 +87,7 @@ const steps = [
 
   /** Kills the process when one of its threads makes a call for the n-th time. */
   async function killAt(call: string, time: number): Promise<{ detach(): Promise<void> }> {
-    const pid = await system.pidOf('gateway');
-    const inject = `inject=${call}:signal=SIGKILL:when=${time}`;
-    const options = ['-f', '-p', String(pid), '-e', `trace=${call}`, '-e', inject, '-o', '/dev/null'];
-    const tracer = spawn('strace', options, { stdio: ['ignore', 'ignore', 'pipe'] });
-    let said = '';
-    tracer.stderr.on('data', (piece: Buffer) => (said += piece.toString()));
-    const exited = once(tracer, 'exit');
-    await until(async () => said.includes('attached'));
-    return {
-      detach: async () => {
-        tracer.kill('SIGINT');
-        // It may wait for a thread that is no more.
-        const timer = setTimeout(() => tracer.kill('SIGKILL'), 1_000);
-        await exited;
-        clearTimeout(timer);
-      },
-    };
+    return attachStrace(await system.pidOf('gateway'), { calls: [call], inject: `signal=SIGKILL:when=${time}` });
   }
 
   /** Whether the process is gone; waits until it is known. */

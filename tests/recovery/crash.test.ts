@@ -5,9 +5,9 @@ import type { Client } from '../support/client.ts';
 import { chooseSeed, Random } from '../support/random.ts';
 import { startSystem } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
-import { blobHashes, checkFiles, stagedIn } from './crash-check.ts';
-import { CrashClient } from './crash-client.ts';
-import { Journal } from './crash-journal.ts';
+import { blobHashes, checkFiles, stagedIn } from '../support/crash-check.ts';
+import { CrashClient } from '../support/crash-client.ts';
+import { Journal } from '../support/crash-journal.ts';
 
 const clients = 5;
 const services = ['gateway', 'catalog', 'upload', 'backend-registry', 'placement', 'export'];

@@ -1,39 +1,47 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { until } from './client.ts';
 
-/** Whether the calls of another process can be watched here. */
-export const hasStrace = process.getuid?.() === 0 && spawnSync('strace', ['-V']).status === 0;
+/** Why calls of the system can't be made to fail here; null where they can. */
+export const noStrace: string | null =
+  process.getuid?.() !== 0
+    ? 'needs root'
+    : spawnSync('strace', ['-V']).status === 0
+      ? null
+      : 'strace is not installed on this machine';
 
-const changing = 'creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,truncate';
-const opening = 'open,openat,openat2';
+export interface StraceOptions {
+  /** The calls to follow. */
+  calls: readonly string[];
+  /** What to do to them, as strace's `inject=` says after the name: `error=EIO:when=3`. */
+  inject?: string;
+  /** Only calls on this file count. */
+  path?: string;
+  /** Where the calls are written, one a line. */
+  log?: string;
+}
 
-/** Watches which files a process makes, changes, renames or removes. */
-export async function watchChanges(pid: number): Promise<{ stop(): Promise<string[]> }> {
-  const folder = await mkdtemp(join(tmpdir(), 'stowage-strace-'));
-  const log = join(folder, 'log');
-  const options = ['-f', '-s', '4096', '-p', String(pid), '-e', `trace=${opening},${changing}`, '-o', log];
-  const tracer = spawn('strace', options, { stdio: ['ignore', 'ignore', 'pipe'] });
+/** Follows every thread of a process until `detach`. */
+export async function attachStrace(pid: number, options: StraceOptions): Promise<{ detach(): Promise<void> }> {
+  const calls = options.calls.join(',');
+  const args = ['-f', '-p', String(pid), '-e', `trace=${calls}`, '-o', options.log ?? '/dev/null'];
+  if (options.inject !== undefined) args.push('-e', `inject=${calls}:${options.inject}`);
+  if (options.path !== undefined) args.push('-P', options.path);
+  const tracer = spawn('strace', args, { stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
   tracer.stderr.on('data', (piece: Buffer) => (said += piece.toString()));
   const exited = once(tracer, 'exit');
-  await until(async () => said.includes('attached'));
+  await until(async () => {
+    if (tracer.exitCode !== null) throw new Error(`strace ended: ${said}`);
+    return said.includes('attached');
+  });
   return {
-    stop: async () => {
+    detach: async () => {
       tracer.kill('SIGINT');
+      // It may wait for a thread that is no more.
+      const timer = setTimeout(() => tracer.kill('SIGKILL'), 1_000);
       await exited;
-      const lines = (await readFile(log, 'utf8')).split('\n');
-      await rm(folder, { recursive: true, force: true });
-      return [...new Set(lines.flatMap(changedPaths))];
+      clearTimeout(timer);
     },
   };
-}
-
-function changedPaths(line: string): string[] {
-  const call = /^\d+\s+(\w+)\(/.exec(line)?.[1];
-  if (call === undefined || (call.startsWith('open') && !/O_(WRONLY|RDWR|CREAT|TRUNC|APPEND)/.test(line))) return [];
-  return [...line.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, path = '']) => path);
 }

@@ -1,0 +1,23 @@
+/** Full size where STOWAGE_FAULTS says so, else what fits into CI. */
+const full = process.env['STOWAGE_FAULTS'] === 'full';
+
+function size<T>(small: T, large: T): T {
+  return full ? large : small;
+}
+
+/** How much each fault test does; the large figures are those of the goals. */
+export const faultSizes = {
+  name: size('CI size', 'full size'),
+  /** R03: every how many-th call is failed. */
+  callStep: size(5, 1),
+  /** R10 */
+  databaseKills: size(5, 50),
+  /** R01 */
+  kills: size(60, 900),
+  uploads: size(500, 10_000),
+  killEveryMs: 2_000,
+  /** R05: for how long there is no room. */
+  fullMs: size(2_000, 600_000),
+  /** R02 */
+  powerCuts: size(10, 200),
+};
