@@ -10,6 +10,9 @@ export const noStrace: string | null =
       ? null
       : 'strace is not installed on this machine';
 
+/** Settings under which strace's count of calls is that of a process: it counts thread by thread. */
+export const oneThreadForFiles = { UV_THREADPOOL_SIZE: '1' };
+
 export interface StraceOptions {
   /** The calls to follow. */
   calls: readonly string[];
@@ -17,14 +20,17 @@ export interface StraceOptions {
   inject?: string;
   /** Only calls on this file count. */
   path?: string;
-  /** Where the calls are written, one a line. */
+  /** Calls that are written to the log beside those, untouched. */
+  beside?: readonly string[];
+  /** Where the calls are written, one a line, with the file that a descriptor stands for. */
   log?: string;
 }
 
 /** Follows every thread of a process until `detach`. */
 export async function attachStrace(pid: number, options: StraceOptions): Promise<{ detach(): Promise<void> }> {
   const calls = options.calls.join(',');
-  const args = ['-f', '-p', String(pid), '-e', `trace=${calls}`, '-o', options.log ?? '/dev/null'];
+  const traced = [...options.calls, ...(options.beside ?? [])].join(',');
+  const args = ['-f', '-y', '-p', String(pid), '-e', `trace=${traced}`, '-o', options.log ?? '/dev/null'];
   if (options.inject !== undefined) args.push('-e', `inject=${calls}:${options.inject}`);
   if (options.path !== undefined) args.push('-P', options.path);
   const tracer = spawn('strace', args, { stdio: ['ignore', 'ignore', 'pipe'] });
