@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
@@ -60,6 +60,10 @@ async function killPostmaster(cluster?: string): Promise<void> {
   await until(async () => (await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ') Z')).includes(') Z'), 10_000);
 }
 
+function isSeven(values: unknown[]): boolean {
+  return values[0] === 7;
+}
+
 describe('an embedded PostgreSQL', () => {
   test('keeps its data from one start to the next', async () => {
     const first = await start();
@@ -110,6 +114,39 @@ describe('an embedded PostgreSQL', () => {
     expect(second.adopted).toBe(false);
     expect(await query(second, 'select number from note')).toEqual([7]);
     expect(messages.join('\n')).toMatch(/ended unexpectedly: SIGKILL/);
+  });
+
+  test.each(['its own', 'an adopted'])(
+    'that is to keep running comes back at the same address, as %s one',
+    async (whose) => {
+      const first = await start();
+      const kept = whose === 'its own' ? first : await start();
+      kept.keepRunning();
+      await query(kept, 'create table note as select 7 as number');
+      for (let kill = 0; kill < 2; kill += 1) {
+        const pid = await postmasterPid();
+        await killPostmaster();
+        await until(async () => query(kept, 'select number from note').then(isSeven, () => false), 20_000);
+        expect(await query(kept, 'select number from note')).toEqual([7]);
+        expect(await postmasterPid()).not.toBe(pid);
+      }
+      await kept.stop();
+      await expect(readFile(path.join(directory, 'cluster', 'postmaster.pid'))).rejects.toMatchObject({
+        code: 'ENOENT',
+      });
+    },
+  );
+
+  test('is not started again when its cluster is gone, nor after it was stopped', async () => {
+    const server = await start();
+    server.keepRunning();
+    const cluster = path.join(directory, 'cluster');
+    await rename(cluster, `${cluster}.away`);
+    await killPostmaster(`${cluster}.away`);
+    await until(async () => messages.some((message) => message.includes('bring it back')), 10_000);
+    await server.stop();
+    expect(await readdir(directory)).not.toContain('cluster');
+    expect(messages.join('\n')).toMatch(/next try in \d+ ms: .*cluster is gone/);
   });
 
   test('waits for the last backend of a killed postmaster', async () => {

@@ -3,14 +3,16 @@ import { prepareBinaries } from './postgres/binaries.ts';
 import { ensureCluster, readPassword } from './postgres/cluster.ts';
 import { exists, until } from './postgres/files.ts';
 import { type Home, findHome } from './postgres/home.ts';
-import { findPostmaster, removeStalePidFile, stopPostmaster } from './postgres/postmaster.ts';
+import { findPostmaster, isPostmasterOf, removeStalePidFile, stopPostmaster } from './postgres/postmaster.ts';
 import { type Server, ServerFailed, hasExited, launch, logTail } from './postgres/server.ts';
+import { type RunningServer, Supervisor } from './postgres/supervisor.ts';
 
 const START_LIMIT_MS = 300_000;
 // A postmaster that lost its pid file notices within a minute and ends.
 const RETRY_LIMIT_MS = 90_000;
 const QUIET_MS = 3_000;
 const RETRY_PAUSE_MS = 50;
+const LOOK_MS = 500;
 
 export interface EmbeddedPostgresOptions {
   /** The folder for the cluster, its password and its log; created if missing. */
@@ -21,12 +23,18 @@ export interface EmbeddedPostgresOptions {
 }
 
 export interface EmbeddedPostgres {
-  /** The superuser's connection URL. It holds the password: do not log it. */
+  /** The superuser's connection URL, for as long as it is kept running. It holds the password: do not log it. */
   readonly url: string;
   /** Whether the server was running already, left behind by a process that was killed. */
   readonly adopted: boolean;
+  /** Starts the server again, at the same address, whenever it ends without `stop`. */
+  keepRunning(): void;
   /** Stops the server within 8 s, or kills it (no committed data is lost). Close all connections first. */
   stop(): Promise<void>;
+}
+
+interface BroughtUp extends RunningServer {
+  readonly adopted: boolean;
 }
 
 /**
@@ -35,8 +43,19 @@ export interface EmbeddedPostgres {
  * and is then adopted by the next start. Throws, with the last lines of PostgreSQL's log, when it cannot be started.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-  const { log, settings = {} } = options;
+  const { log } = options;
   const home = await findHome(options.directory, log);
+  const first = await bringUp(home, options);
+  const supervisor = new Supervisor(first, { log, bringUp: (port) => bringUpAt(port, home, options) });
+  return {
+    url: urlFor(first.port, await readPassword(home)),
+    adopted: first.adopted,
+    keepRunning: () => supervisor.keepRunning(),
+    stop: () => supervisor.stop(),
+  };
+}
+
+async function bringUp(home: Home, { log, settings = {} }: EmbeddedPostgresOptions, port?: number): Promise<BroughtUp> {
   if (await exists(home.cluster)) {
     const adopted = await adopt(home, log);
     if (adopted !== undefined) return adopted;
@@ -50,7 +69,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     const adopted = await adopt(home, log);
     if (adopted !== undefined) return adopted;
     try {
-      return await started(home, await launch(home, binaries, settings, START_LIMIT_MS), log);
+      return started(home, await launch(home, binaries, settings, { limitMs: START_LIMIT_MS, port }), log);
     } catch (error) {
       const elapsedMs = performance.now() - begin;
       if (!(error instanceof ServerFailed) || !error.passing || elapsedMs > RETRY_LIMIT_MS) throw error;
@@ -61,8 +80,16 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   }
 }
 
+/** As bringUp, where clients know the address. Never begins an empty database in the place of one that was lost. */
+async function bringUpAt(port: number, home: Home, options: EmbeddedPostgresOptions): Promise<BroughtUp> {
+  if (!(await exists(home.cluster))) throw new Error(`${home.cluster} is gone: bring it back`);
+  const running = await bringUp(home, options, port);
+  if (running.port === port) return running;
+  throw new Error(`another process runs it on port ${running.port}, not on ${port}`);
+}
+
 /** Takes over the postmaster that runs on `home`, waiting for it to be ready. Undefined: there is none (any more). */
-async function adopt(home: Home, log: (message: string) => void): Promise<EmbeddedPostgres | undefined> {
+async function adopt(home: Home, log: (message: string) => void): Promise<BroughtUp | undefined> {
   let found = await findPostmaster(home.cluster);
   const settled = await until(async () => {
     found = await findPostmaster(home.cluster);
@@ -75,31 +102,41 @@ async function adopt(home: Home, log: (message: string) => void): Promise<Embedd
   if (found.state === 'stale') await removeStalePidFile(home.cluster, found.text);
   if (found.state !== 'running') return undefined;
   const { pid, port } = found;
-  const url = urlFor(port, await readPassword(home));
   log(`adopted the running PostgreSQL (process ${pid}, port ${port})`);
-  return { url, adopted: true, stop: once(async () => stopPostmaster(pid, home.cluster)) };
+  return {
+    port,
+    adopted: true,
+    // Not a child of this process, so nobody tells when it ends.
+    async ended(signal) {
+      while (await isPostmasterOf(pid, home.cluster)) await sleep(LOOK_MS, undefined, { signal, ref: false });
+      return 'it is gone';
+    },
+    stop: async () => stopPostmaster(pid, home.cluster),
+  };
 }
 
-async function started(home: Home, server: Server, log: (message: string) => void): Promise<EmbeddedPostgres> {
+function started(home: Home, server: Server, log: (message: string) => void): BroughtUp {
   const { pid, port } = server;
   let stopping = false;
   void server.exited.then((how) => {
     if (!stopping) log(`PostgreSQL (process ${pid}) ended unexpectedly: ${how}; see ${home.logFile}`);
   });
-  const url = urlFor(port, await readPassword(home));
   log(`PostgreSQL runs (process ${pid}, port ${port})`);
-  const stop = once(async () => {
-    stopping = true;
-    await stopPostmaster(pid, home.cluster, async (limitMs) => hasExited(server, limitMs));
-  });
-  return { url, adopted: false, stop };
+  return {
+    port,
+    adopted: false,
+    async ended(signal) {
+      const { promise: stopped, reject } = Promise.withResolvers<never>();
+      signal.addEventListener('abort', () => reject(new Error('it is being stopped')), { once: true });
+      return Promise.race([server.exited, stopped]);
+    },
+    async stop() {
+      stopping = true;
+      await stopPostmaster(pid, home.cluster, async (limitMs) => hasExited(server, limitMs));
+    },
+  };
 }
 
 function urlFor(port: number, password: string): string {
   return `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
-}
-
-function once(work: () => Promise<void>): () => Promise<void> {
-  let result: Promise<void> | undefined;
-  return async () => (result ??= work());
 }

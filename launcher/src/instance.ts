@@ -39,11 +39,12 @@ export async function openInstance(
   logger: Logger,
 ): Promise<string> {
   const dataDir = makeDataDirectory(settings.dataDir);
-  const { url, stop } =
+  const { url, keepRunning, stop } =
     settings.databaseUrl === null ? await embedded(dataDir, logger) : external(settings.databaseUrl);
   const lock = new InstanceLock(url, logger);
   await lock.acquire(dataDir);
-  // Only now is the embedded server ours to stop: before, it may have been another process's.
+  // Only now is the embedded server ours to keep and to stop: before, it may have been another process's.
+  keepRunning();
   lifecycle.onStop('embedded PostgreSQL', stop);
   lifecycle.onStop('instance lock', () => lock.release());
   const applied = await migrate(url);
@@ -53,17 +54,17 @@ export async function openInstance(
 
 interface Opened {
   url: string;
+  keepRunning(): void;
   stop(): Promise<void>;
 }
 
 async function embedded(dataDir: string, logger: Logger): Promise<Opened> {
   const directory = join(dataDir, 'postgres');
-  const postgres = await startEmbeddedPostgres({ directory, log: (message) => logger.info(message) });
-  return { url: postgres.url, stop: () => postgres.stop() };
+  return startEmbeddedPostgres({ directory, log: (message) => logger.info(message) });
 }
 
 function external(url: string): Opened {
-  return { url, stop: async () => undefined };
+  return { url, keepRunning: () => undefined, stop: async () => undefined };
 }
 
 function makeDataDirectory(path: string): string {

@@ -43,7 +43,7 @@ export class ServerFailed extends Error {
 }
 
 /**
- * Starts a postmaster on the cluster in `home` and a random free port of 127.0.0.1, and returns when it accepts
+ * Starts a postmaster on the cluster in `home` and a port of 127.0.0.1, by default any free one, and returns when it accepts
  * connections. It survives this process and its Ctrl-C. Throws ServerFailed, with the end of its log, if it exits
  * before or is not ready after `limitMs` milliseconds; in the latter case it goes on, as it may be recovering.
  */
@@ -51,9 +51,9 @@ export async function launch(
   home: Home,
   binaries: Binaries,
   settings: Readonly<Record<string, string>>,
-  limitMs: number,
+  { limitMs, port: wanted }: { limitMs: number; port?: number | undefined },
 ): Promise<Server> {
-  const port = await freePort();
+  const port = wanted ?? (await freePort());
   await rotateLog(home.logFile);
   const logFile = await openLog(home);
   const logStart = (await logFile.stat()).size;
