@@ -14,8 +14,9 @@ export const faultSizes = {
   databaseKills: size(5, 50),
   /** R01 */
   kills: size(60, 900),
+  killsOfAll: size(10, 200),
   uploads: size(500, 10_000),
-  killEveryMs: 2_000,
+  killEveryMs: size(700, 2_000),
   /** R05: for how long there is no room. */
   fullMs: size(2_000, 600_000),
   /** R02 */
