@@ -14,7 +14,8 @@ import { FaultReport, timesOf } from '../support/fault-report.ts';
 import { faultSizes } from '../support/fault-sizes.ts';
 import { startPlainly } from '../support/plain-start.ts';
 import type { PlainStart } from '../support/plain-start.ts';
-import { answers, findPostgres, killPostgres } from '../support/postgres-process.ts';
+import { answers, findPostgres, processesOf } from '../support/postgres-process.ts';
+import { killThem } from '../support/processes.ts';
 import { chooseSeed, Random } from '../support/random.ts';
 import { adminPassword, freePort } from '../support/system.ts';
 import type { Mode } from '../support/system.ts';
@@ -81,7 +82,7 @@ describe.each(shapes)('R10 kill -9 of PostgreSQL under load, $mode, $database', 
     const away = join(cluster, 'cluster.away');
     // Without its files it can not be started again before it is to.
     await rename(join(cluster, 'cluster'), away);
-    await killPostgres(found);
+    killThem(await processesOf(found));
     await until(async () => (await client.get('/api/system/ready')).status === 503);
     await sleep(random.integer(0, 700));
     await rename(away, join(cluster, 'cluster'));

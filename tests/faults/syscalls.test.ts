@@ -10,6 +10,7 @@ import { Journal } from '../support/crash-journal.ts';
 import { FaultReport } from '../support/fault-report.ts';
 import { faultSizes } from '../support/fault-sizes.ts';
 import { chooseSeed, Random } from '../support/random.ts';
+import { isGone } from '../support/processes.ts';
 import { attachStrace, noStrace, oneThreadForFiles } from '../support/strace.ts';
 import { startSystem } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
@@ -154,9 +155,5 @@ describe.each<Mode>(['standalone', 'services'])('R03 a call of the system that f
 
 /** Whether the process is gone; waits up to `limitMs` for it. */
 async function died(pid: number, limitMs = 60_000): Promise<boolean> {
-  const isGone = async (): Promise<boolean> => {
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ') Z');
-    return stat.includes(') Z');
-  };
-  return until(isGone, limitMs).catch(() => false);
+  return until(() => isGone(pid), limitMs).catch(() => false);
 }

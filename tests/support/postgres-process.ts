@@ -1,6 +1,7 @@
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
+import { childrenOf } from './processes.ts';
 
 /** Where the server of a cluster listens, and its processes. */
 export interface PostgresProcess {
@@ -17,15 +18,9 @@ export async function findPostgres(directory: string): Promise<PostgresProcess |
   return { postmaster, url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres` };
 }
 
-/** SIGKILL to a postmaster and all its children at once. */
-export async function killPostgres({ postmaster }: PostgresProcess): Promise<void> {
-  for (const pid of [postmaster, ...(await childrenOf(postmaster))]) {
-    try {
-      process.kill(pid, 'SIGKILL');
-    } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
-    }
-  }
+/** A postmaster and all its children. */
+export async function processesOf({ postmaster }: PostgresProcess): Promise<number[]> {
+  return [postmaster, ...(await childrenOf(postmaster))];
 }
 
 /** Whether it takes a connection and answers. */
@@ -41,13 +36,4 @@ export async function answers(url: string): Promise<boolean> {
   } finally {
     client.end().catch(() => undefined);
   }
-}
-
-async function childrenOf(parent: number): Promise<number[]> {
-  const found: number[] = [];
-  for (const entry of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
-    const stat = await readFile(`/proc/${entry}/stat`, 'utf8').catch(() => '');
-    if (Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === parent) found.push(Number(entry));
-  }
-  return found;
 }

@@ -63,7 +63,7 @@ export async function startSystem(mode: Mode, environment: Record<string, string
   const system: System = {
     mode,
     url: `http://127.0.0.1:${port}`,
-    dataDir,
+    dataDir: settings.STOWAGE_DATA_DIR,
     databaseUrl: database.url,
     get launcher() {
       return running.process;
