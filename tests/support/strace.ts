@@ -30,7 +30,7 @@ export interface StraceOptions {
 export async function attachStrace(pid: number, options: StraceOptions): Promise<{ detach(): Promise<void> }> {
   const calls = options.calls.join(',');
   const traced = [...options.calls, ...(options.beside ?? [])].join(',');
-  const args = ['-f', '-y', '-p', String(pid), '-e', `trace=${traced}`, '-o', options.log ?? '/dev/null'];
+  const args = ['-f', '-y', '-s', '4096', '-p', String(pid), '-e', `trace=${traced}`, '-o', options.log ?? '/dev/null'];
   if (options.inject !== undefined) args.push('-e', `inject=${calls}:${options.inject}`);
   if (options.path !== undefined) args.push('-P', options.path);
   const tracer = spawn('strace', args, { stdio: ['ignore', 'ignore', 'pipe'] });
