@@ -19,6 +19,7 @@ export interface RingMessage {
  */
 export class HashRing {
   readonly #memory = new SharedArrayBuffer(slots * slotBytes);
+  readonly #bytes = new Uint8Array(this.#memory);
   readonly #worker = new Worker(join(import.meta.dirname, 'hash-worker.ts'), { workerData: this.#memory });
   /** How many still need a slot: the write and the worker. */
   readonly #users = new Uint8Array(slots);
@@ -40,39 +41,31 @@ export class HashRing {
   /** Gives the SHA-256 once all is written, and flushed. */
   async receive(request: IncomingMessage, file: FileHandle): Promise<string> {
     this.#digest = Promise.withResolvers();
-    const ended = Promise.withResolvers<null>();
-    const writes = new Set<Promise<void>>();
+    const writes: Promise<void>[] = [];
     let slot = 0;
     let filled = 0;
     let position = 0;
     const flush = (): void => {
       this.#users[slot] = 2;
       this.#worker.postMessage({ slot, length: filled } satisfies RingMessage);
-      const write = this.#write(file, slot, filled, position).finally(() => writes.delete(write));
-      writes.add(write);
+      writes.push(this.#write(file, slot, filled, position));
       position += filled;
       filled = 0;
       slot = (slot + 1) % slots;
     };
-    const take = async (piece: Buffer): Promise<void> => {
-      for (let from = 0; from < piece.length;) {
-        while (this.#users[slot] !== 0) await new Promise<void>((resolve) => (this.#wake = resolve));
-        const length = Math.min(piece.length - from, slotBytes - filled);
-        new Uint8Array(this.#memory, slot * slotBytes + filled, length).set(piece.subarray(from, from + length));
-        from += length;
-        filled += length;
+    /** Gives what did not find a free slot. */
+    const take = (piece: Buffer): Buffer => {
+      let rest = piece;
+      while (rest.length > 0 && this.#users[slot] === 0) {
+        const some = rest.subarray(0, slotBytes - filled);
+        this.#bytes.set(some, slot * slotBytes + filled);
+        filled += some.length;
+        rest = rest.subarray(some.length);
         if (filled === slotBytes) flush();
       }
+      return rest;
     };
-    let taking: Promise<void> = Promise.resolve();
-    request.on('data', (piece: Buffer) => {
-      request.pause();
-      taking = take(piece).then(() => void request.resume());
-    });
-    request.on('end', () => ended.resolve(null));
-    request.on('error', ended.reject);
-    await ended.promise;
-    await taking;
+    await this.#takeAll(request, take);
     if (filled > 0) flush();
     await Promise.all(writes);
     this.#worker.postMessage({ slot: null, length: 0 } satisfies RingMessage);
@@ -80,8 +73,34 @@ export class HashRing {
     return digest;
   }
 
+  /** Hands all pieces over, and pauses the body while there is no free slot. */
+  async #takeAll(request: IncomingMessage, take: (piece: Buffer) => Buffer): Promise<void> {
+    const ended = Promise.withResolvers<void>();
+    let rest: Buffer = Buffer.alloc(0);
+    let over = false;
+    const goOn = (): void => {
+      if (rest.length === 0) return;
+      rest = take(rest);
+      if (rest.length > 0) return;
+      if (over) ended.resolve();
+      else request.resume();
+    };
+    this.#wake = goOn;
+    request.on('data', (piece: Buffer) => {
+      rest = take(piece);
+      if (rest.length > 0) request.pause();
+    });
+    request.on('end', () => {
+      over = true;
+      if (rest.length === 0) ended.resolve();
+    });
+    request.on('error', ended.reject);
+    await ended.promise;
+    this.#wake = () => undefined;
+  }
+
   async #write(file: FileHandle, slot: number, length: number, position: number): Promise<void> {
-    await file.write(new Uint8Array(this.#memory, slot * slotBytes, length), 0, length, position);
+    await file.write(this.#bytes, slot * slotBytes, length, position);
     this.#release(slot);
   }
 

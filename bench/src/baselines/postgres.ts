@@ -7,6 +7,7 @@ import { postmasterOf } from '../system/stowage.ts';
 /** The same PostgreSQL as Stowage brings, with the same settings and nothing in it but a table of objects. */
 export interface BarePostgres {
   url: string;
+  pool: pg.Pool;
   postmaster: number;
   /** Finds one object by its key. */
   selectText: string;
@@ -37,6 +38,7 @@ export async function startBarePostgres(scratch: string): Promise<BarePostgres> 
   await pool.query('vacuum analyze');
   return {
     url: server.url,
+    pool,
     postmaster: await postmasterOf(pool),
     selectText: 'select key, name, size, created_at from objects where key = $1',
     pageText: 'select key, name, size, created_at from objects where key >= $1 order by key limit 100',

@@ -14,6 +14,8 @@ export interface Row {
   value: Summary;
   /** What else is known of it, by name: quantiles, CPU, memory, parts of the time. */
   details: Record<string, Summary>;
+  /** Medians in ms of what was asked for in turn, by label. */
+  curve?: Record<string, Summary>;
 }
 
 /** One round. */
@@ -37,7 +39,7 @@ export function rowOf(workload: string, unit: Unit, contender: string, readings:
     unit === 'MiB/s' ? seconds / (bytes / 2 ** 30) : (seconds * 1e6) / operations;
   const cpu = (name: string | null) => of(({ load, usage }) => perWork(load, sum(usage, name, 'cpuSeconds')));
   const details: Record<string, Summary> = {};
-  if (unit !== 'MiB/s') {
+  if (unit === 'per s') {
     details['p50 ms'] = of(({ load }) => load.p50Ms);
     details['p99 ms'] = of(({ load }) => load.p99Ms);
   }
@@ -52,9 +54,13 @@ export function rowOf(workload: string, unit: Unit, contender: string, readings:
   details['driver cores'] = of(({ load }) => load.driverCpuSeconds / load.seconds);
   for (const part of Object.keys(first?.load.parts ?? {}))
     details[`${part} s`] = of(({ load }) => load.parts[part] ?? 0);
-  for (const label of Object.keys(first?.load.medians ?? {}))
-    details[label] = of(({ load }) => load.medians[label] ?? 0);
-  return { workload, contender, unit, value: of(({ load }) => valueOf(unit, load)), details };
+  const row = { workload, contender, unit, value: of(({ load }) => valueOf(unit, load)), details };
+  const labels = Object.keys(first?.load.medians ?? {});
+  if (labels.length === 0) return row;
+  return {
+    ...row,
+    curve: Object.fromEntries(labels.map((label) => [label, of(({ load }) => load.medians[label] ?? 0)])),
+  };
 }
 
 function sum(usage: readonly Usage[], name: string | null, what: 'cpuSeconds' | 'peakBytes'): number {

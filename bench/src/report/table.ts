@@ -12,7 +12,30 @@ export function printRows(rows: readonly Row[]): string {
     ...names.map((name) => (row.details[name] ? spread(row.details[name]) : '')),
   ]);
   const processes = rows.map(printProcesses).join('');
-  return `${tableOf([['who', first.unit, ...names], ...lines])}${processes}`;
+  return `${tableOf([['who', first.unit, ...names], ...lines])}${processes}${printCurve(rows)}`;
+}
+
+/** Labels end with what the columns are: `100000 name asc` first, middle, last; `rename` 10, 1000. */
+function printCurve(rows: readonly Row[]): string {
+  const curves = rows.flatMap(({ contender, curve }) => (curve ? [{ contender, curve }] : []));
+  return curves
+    .map(({ contender, curve }) => {
+      const split = Object.entries(curve).map(([label, value]) => ({
+        line: label.slice(0, label.lastIndexOf(' ')),
+        column: label.slice(label.lastIndexOf(' ') + 1),
+        value,
+      }));
+      const columns = [...new Set(split.map(({ column }) => column))];
+      const lines = [...new Set(split.map(({ line }) => line))].map((line) => [
+        line,
+        ...columns.map((column) => {
+          const found = split.find((point) => point.line === line && point.column === column);
+          return found ? spread(found.value) : '';
+        }),
+      ]);
+      return `\n${tableOf([[`${contender}, ms`, ...columns], ...lines])}`;
+    })
+    .join('');
 }
 
 /** The services of a row that ran as several. */

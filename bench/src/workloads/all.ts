@@ -7,6 +7,7 @@ import { w4 } from './w4-small-downloads.ts';
 import { w5Growth } from './w5-growth.ts';
 import { w5Page, w5Stat } from './w5-metadata.ts';
 import { w6 } from './w6-tree-changes.ts';
+import { w7 } from './w7-start.ts';
 import type { Workload } from './workload.ts';
 
 /** In the order in which they run. */
@@ -25,4 +26,5 @@ export const workloads: readonly Workload[] = [
   w5Growth,
   w6,
   connections,
+  w7,
 ];

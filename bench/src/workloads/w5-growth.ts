@@ -5,6 +5,7 @@ import type { WireRequest } from '../driver/jobs.ts';
 import { seedDirectory, seededDirectoryId } from '../system/seed.ts';
 import type { Stowage } from '../system/stowage.ts';
 import { requester } from './contenders.ts';
+import { treeChanger } from './w6-tree-changes.ts';
 import { Started } from './workload.ts';
 import type { Workload } from './workload.ts';
 
@@ -38,6 +39,7 @@ export const w5Growth: Workload = {
       const count = requests.length * (setting.small ? 2 : 30);
       const pace = { connections: 1, count, readBytes: 65_536 };
       contenders.push(requester(setting, system.mode, system, requests, pace));
+      contenders.push(await treeChanger(setting, system, `${system.mode}, changes`, firstDirectory, sizes));
     }
     return await alternate('W5-growth', 'ms', contenders, setting.rounds);
   },

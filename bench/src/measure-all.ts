@@ -1,0 +1,55 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startBarePostgres } from './baselines/postgres.ts';
+import { Driver } from './driver/driver.ts';
+import { describeMachine } from './measure/machine.ts';
+import type { Row } from './measure/row.ts';
+import type { Options } from './options.ts';
+import type { Results } from './report/results.ts';
+import { printRows } from './report/table.ts';
+import { startStowage } from './system/stowage.ts';
+import type { Stowage } from './system/stowage.ts';
+import { workloads } from './workloads/all.ts';
+
+/** Runs all workloads that were chosen, and hands each one's table to `show` as soon as it is there. */
+export async function measureAll(options: Options, show: (text: string) => void): Promise<Results> {
+  const started = performance.now();
+  await using stack = new AsyncDisposableStack();
+  const scratch = await mkdtemp(join(tmpdir(), 'stowage-bench-'));
+  stack.defer(() => rm(scratch, { recursive: true, force: true }));
+  // PostgreSQL runs under another account when root starts it.
+  await chmod(scratch, 0o755);
+  const driver = new Driver();
+  stack.defer(() => driver.close());
+  // Without its driver the run fails, and clears away what it started.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void driver.close());
+  const postgres = await startBarePostgres(scratch);
+  stack.defer(() => postgres.close());
+  const shared = options.small ? await startShared(options, scratch, stack) : null;
+  const machine = await describeMachine(scratch, postgres.pool);
+  const chosen = workloads.filter(({ name }) => options.chooses(name));
+  const rows: Row[] = [];
+  for (const { name, title, run } of chosen) {
+    const found = await run({ driver, postgres, shared, scratch, say, ...options });
+    show(`\n### ${name}: ${title}\n\n${printRows(found)}`);
+    rows.push(...found);
+  }
+  const titles = Object.fromEntries(chosen.map(({ name, title }) => [name, title]));
+  return { machine, rounds: options.rounds, minutes: (performance.now() - started) / 60_000, titles, rows };
+}
+
+/** For a run that only sees whether everything works, starting each workload's own would take longest. */
+async function startShared({ modes }: Options, scratch: string, stack: AsyncDisposableStack): Promise<Stowage[]> {
+  const systems: Stowage[] = [];
+  for (const mode of modes) {
+    const system = await startStowage(mode, scratch, 'shared');
+    stack.defer(() => system.close());
+    systems.push(system);
+  }
+  return systems;
+}
+
+function say(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
