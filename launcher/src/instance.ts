@@ -60,7 +60,8 @@ interface Opened {
 
 async function embedded(dataDir: string, logger: Logger): Promise<Opened> {
   const directory = join(dataDir, 'postgres');
-  return startEmbeddedPostgres({ directory, log: (message) => logger.info(message) });
+  const server = await startEmbeddedPostgres({ directory, log: (message) => logger.info(message) });
+  return { ...server, url: server.localUrl };
 }
 
 function external(url: string): Opened {

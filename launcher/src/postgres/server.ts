@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type FileHandle, open, rename, stat } from 'node:fs/promises';
 import net from 'node:net';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRoot, spawnAs } from './account.ts';
 import type { Binaries } from './binaries.ts';
@@ -12,10 +13,11 @@ import { findPostmaster } from './postmaster.ts';
 const LOG_LIMIT_BYTES = 16 * 1024 * 1024;
 const TAIL_BYTES = 4096;
 const TAIL_LINES = 12;
+const SOCKET_PATH_LIMIT = 100;
+const MAX_PORT = 65_535;
 
 const DEFAULT_SETTINGS = {
   listen_addresses: '127.0.0.1',
-  unix_socket_directories: '',
   max_connections: '200',
   shared_buffers: '128MB',
   synchronous_commit: 'on',
@@ -97,8 +99,19 @@ export async function logTail(logFile: string, start = 0): Promise<string> {
 
 function postgresArguments(home: Home, port: number, settings: Readonly<Record<string, string>>): string[] {
   const args = ['-D', home.cluster, '-p', String(port)];
-  for (const [name, value] of Object.entries({ ...DEFAULT_SETTINGS, ...settings })) args.push('-c', `${name}=${value}`);
+  const all = { ...DEFAULT_SETTINGS, unix_socket_directories: socketFolder(home), ...settings };
+  for (const [name, value] of Object.entries(all)) args.push('-c', `${name}=${value}`);
   return args;
+}
+
+/** Where the server has its Unix socket: in its cluster, which nobody else can enter; empty where the path will not do. */
+function socketFolder({ cluster }: Home): string {
+  return /^[\w./-]+$/.test(cluster) && socketOf(cluster, MAX_PORT).length <= SOCKET_PATH_LIMIT ? cluster : '';
+}
+
+/** The Unix socket of the server on `cluster` that listens on `port`, if it has one. */
+export function socketOf(cluster: string, port: number): string {
+  return path.join(cluster, `.s.PGSQL.${port}`);
 }
 
 async function isReady(cluster: string, pid: number): Promise<boolean> {
