@@ -21,6 +21,9 @@ import { LocalStaging, stagingFolder } from './local-staging.ts';
 
 const blobsFolder = 'blobs';
 
+/** How long free space is believed: it is a first guess anyway, and many small uploads come at once. */
+const freeBelievedMs = 1_000;
+
 /**
  * Blobs as plain files under one directory: `blobs/<xx>/<blob id>`, growing content as `staging/<staged id>`.
  * No symbolic link below the root is followed; the root itself may be one. One process at a time may write to the same
@@ -31,6 +34,7 @@ export class LocalDirectory implements AppendableStore {
   readonly #staging: LocalStaging;
   /** Folders whose own entry is known to be durable. */
   readonly #settledFolders = new Set<string>();
+  #free = { bytes: 0, believedUntil: 0 };
 
   private constructor(root: string) {
     this.#root = root;
@@ -108,8 +112,11 @@ export class LocalDirectory implements AppendableStore {
   }
 
   async freeBytes(): Promise<number> {
-    const { bavail, bsize } = await guarded(() => statfs(this.#root));
-    return bavail * bsize;
+    if (this.#free.believedUntil < Date.now()) {
+      const { bavail, bsize } = await guarded(() => statfs(this.#root));
+      this.#free = { bytes: bavail * bsize, believedUntil: Date.now() + freeBelievedMs };
+    }
+    return this.#free.bytes;
   }
 
   async #withBlob<R>(key: string, work: (file: string) => Promise<R>): Promise<R | null> {

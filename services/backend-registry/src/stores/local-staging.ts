@@ -31,6 +31,9 @@ export class LocalStaging {
   /** What this process made durable: a look at it costs no fsync, and one that fails voids nothing of it. */
   readonly #durable = new LRUCache<string, number>({ max: rememberedOffsets });
 
+  /** Made whole by one body without a checksum, in this process: it has no side file. */
+  readonly #plain = new LRUCache<string, true>({ max: rememberedOffsets });
+
   /** `root` is a real path. */
   constructor(root: string) {
     this.#root = root;
@@ -73,6 +76,7 @@ export class LocalStaging {
     const claim = await this.#claims.take(id, append.fence, signal);
     try {
       if (append.create) return await this.#appendFirst(append, body, claim);
+      this.#plain.delete(id);
       const offset = await this.#withFile(id, async (file) => {
         await this.#requirePlace(file, append, claim);
         return appendToFile(file, append, body, claim, () => this.#durable.get(id) ?? 0);
@@ -94,17 +98,18 @@ export class LocalStaging {
     const claim = await this.#claims.take(id, fences.seal);
     try {
       const sealed = await this.#withFile(id, async (file, staging) => {
-        const size = await file.settledSize();
+        const plain = this.#plain.has(id);
+        const size = plain ? file.sizeAtOpen : await file.settledSize();
         claim.found(size);
         await check({ size, read: (signal) => this.#read(staging, id, size, signal) }, claim.signal);
         // The entry becomes durable at its new place.
         if (this.#durable.get(id) !== size) await file.syncOrVoid(this.#durable.get(id) ?? 0);
         const folder = await target.makeFolder();
-        await removeHalfLimit(staging, id);
+        if (!plain) await removeHalfLimit(staging, id);
         claim.signal.throwIfAborted();
         await rename(path.join(staging, id), path.join(folder, target.name));
+        // A journal keeps both ends of a rename together.
         await syncDirectory(folder);
-        await this.#entries.sync();
         return true;
       });
       return sealed ?? false;
@@ -119,6 +124,7 @@ export class LocalStaging {
       claim.found(null);
       const staging = await this.#directory();
       this.#durable.delete(id);
+      this.#plain.delete(id);
       // The side file goes last: without it, what it holds back would count.
       await removeDurably(path.join(staging, id));
       await removeHalfLimit(staging, id);
@@ -136,6 +142,7 @@ export class LocalStaging {
     try {
       claim.found(0);
       const offset = await appendToFile(file, append, body, claim, () => this.#durable.get(id) ?? 0);
+      if (append.checksum === null) this.#plain.set(id, true);
       if (offset === append.limit) return offset;
       await this.#entries.sync();
       this.#durable.set(id, offset);

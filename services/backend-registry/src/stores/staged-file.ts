@@ -38,6 +38,11 @@ export class StagedFile {
     return handle && new StagedFile({ handle, size: 0 }, limitFileOf(staging, stagedId));
   }
 
+  /** The size in bytes when it was opened; right where no body with a checksum was ever begun. */
+  get sizeAtOpen(): number {
+    return this.#sizeAtOpen;
+  }
+
   /** The size in bytes when it was opened, after cutting off what a crash left of a body with a checksum. */
   async settledSize(): Promise<number> {
     const size = this.#sizeAtOpen;
