@@ -176,4 +176,9 @@ else
   PATH=$(dirname -- "$host_node"):$bin:$PATH
 fi
 export PATH
+# What Node compiled at the last start: it halves the time to ready. Goes with the tree that it was made from.
+if [ "$mode" = production ]; then
+  NODE_COMPILE_CACHE=${NODE_COMPILE_CACHE-$root/node_modules/.compile-cache}
+  export NODE_COMPILE_CACHE
+fi
 exec "$@"

@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module';
 import type { Lifecycle } from './lifecycle.ts';
 import type { Logger } from './logger.ts';
 import { SettingsError } from './settings.ts';
@@ -39,6 +40,8 @@ export async function runProcess(
   try {
     await start();
     if (!stopping) lifecycle.markReady();
+    // Where there is a cache: a process that is killed writes none.
+    flushCompileCache();
   } catch (error) {
     if (stopping) return;
     explain(error, logger);
