@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
+import { free } from '@stowage/common/bytes/free';
 import { AppError } from '@stowage/common/errors';
 import type { Append } from './blob-store.ts';
 import { BodyBatches } from './body-batches.ts';
@@ -97,6 +98,7 @@ async function writeBody(
         hash?.update(piece);
       }
       await writing;
+      pieces.forEach(free);
       if (!hash) claim.raise(offset);
       if (pieces !== batch) throw tooLargeError();
     }

@@ -1,4 +1,5 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt';
+import { free } from '@stowage/common/bytes/free';
 import { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { GetContentResponse } from '@stowage/proto/stowage/catalog/v1/content';
@@ -106,7 +107,7 @@ async function sendBytes(
 }
 
 async function write(response: ServerResponse, bytes: Buffer, signal: AbortSignal): Promise<void> {
-  if (!response.write(bytes)) await once(response, 'drain', { signal });
+  if (!response.write(bytes, () => free(bytes))) await once(response, 'drain', { signal });
 }
 
 /**

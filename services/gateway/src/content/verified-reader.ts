@@ -1,4 +1,5 @@
 import { crc32c } from '@node-rs/crc32';
+import { free } from '@stowage/common/bytes/free';
 import { toAppError, unavailable } from '@stowage/common/errors';
 import type { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
@@ -29,6 +30,7 @@ export type ReaderDependencies = Pick<AppDependencies, 'content' | 'readBlob'> &
 /**
  * Reads a range of a blob and gives it piece by piece, each checked before it is given: wrong bytes never leave. A
  * replica that fails is reported, and the next one goes on from the same byte. Throws `unavailable` when none is left.
+ * Each piece is its receiver's to free.
  */
 export async function* readVerified(
   dependencies: ReaderDependencies,
@@ -45,7 +47,7 @@ export async function* readVerified(
         if (crc32c(chunk) !== (await checksums.of(index))) throw new BadReplica(ReplicaState.CORRUPT);
         const offset = index * chunkBytes;
         index += 1;
-        yield chunk.subarray(Math.max(0, range.start - offset), Math.min(chunk.length, range.end - offset));
+        yield cut(chunk, Math.max(0, range.start - offset), Math.min(chunk.length, range.end - offset));
       }
       return;
     } catch (error) {
@@ -54,6 +56,15 @@ export async function* readVerified(
     }
   }
   throw unavailable('No good copy of this content can be read just now.');
+}
+
+/** A part of a chunk in memory of its own; the chunk itself is gone. */
+function cut(chunk: Buffer, start: number, end: number): Buffer {
+  if (end - start === chunk.length) return chunk;
+  const part = Buffer.allocUnsafeSlow(end - start);
+  chunk.copy(part, 0, start, end);
+  free(chunk);
+  return part;
 }
 
 /** The first `end` bytes of a blob in one piece, each checked; for what is known to be small. Throws as readVerified does. */
@@ -66,7 +77,9 @@ export async function readWhole(
   const pieces: Buffer[] = [];
   if (end > 0)
     for await (const piece of readVerified(dependencies, source, { start: 0, end }, context)) pieces.push(piece);
-  return Buffer.concat(pieces);
+  const whole = Buffer.concat(pieces);
+  pieces.forEach(free);
+  return whole;
 }
 
 class BadReplica extends Error {
@@ -103,13 +116,21 @@ async function* chunksOf(
       pieces.push(part);
       gathered += part.length;
       if (part.length < wanted) break;
-      yield pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces, gathered);
+      yield joined(pieces, gathered);
       position += gathered;
       pieces = [];
       gathered = 0;
     }
   }
   if (position < end) throw new BadReplica(ReplicaState.MISSING);
+}
+
+function joined(pieces: readonly Buffer[], length: number): Buffer {
+  const [only] = pieces;
+  if (pieces.length === 1 && only) return only;
+  const chunk = Buffer.concat(pieces, length);
+  pieces.forEach(free);
+  return chunk;
 }
 
 async function passOver(
