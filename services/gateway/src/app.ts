@@ -10,6 +10,7 @@ import type { App, AppDependencies } from './app-types.ts';
 import { addNotFound, requireAccess } from './http/access.ts';
 import { isTooLarge, sendError } from './http/error-handler.ts';
 import { addJsonParser } from './http/json-body.ts';
+import { addGate, RequestGate } from './http/request-gate.ts';
 import {
   addClientWatch,
   addCommonHeaders,
@@ -57,9 +58,11 @@ const exposedHeaders = [
 export async function buildApp(dependencies: AppDependencies): Promise<App> {
   const { settings } = dependencies;
   const loggerInstance: FastifyBaseLogger = dependencies.logger;
+  const { requestsAtOnce: atOnce, requestsWaiting: waiting } = settings;
+  const gate = new RequestGate({ atOnce, waiting, waitMs: requestWaitMs });
   const app: App = Fastify({
     loggerInstance,
-    serverFactory: (handler) => createGatewayServer(handler, settings.headersTimeoutMs),
+    serverFactory: (handler) => createGatewayServer(gate.guard(handler), settings.headersTimeoutMs),
     genReqId: requestIdOf,
     logController: new LogController({ requestIdLogLabel: 'request_id', disableRequestLogging: true }),
     bodyLimit: settings.jsonBodyLimit,
@@ -90,6 +93,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<App> {
   await addCors(app, settings.corsOrigins);
   addAuthorisation(app, dependencies.pool, settings);
   await addRateLimit(app, settings.requestsPerMinute);
+  addGate(app, gate);
   addNotFound(app);
   await addOpenApi(app, settings.publicUrl);
   await app.register(async (routes: App) => addRoutes(routes, dependencies));
@@ -109,6 +113,9 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   systemRoutes(app, dependencies);
   docsRoutes(app);
 }
+
+/** Whoever waited longer has little use for the answer, and those behind would wait as long. */
+const requestWaitMs = 1_000;
 
 const socketBufferBytes = 1024 * 1024;
 

@@ -66,6 +66,18 @@ export const gatewaySettings = {
       fallback: '0',
     },
   ),
+  requestsAtOnce: setting(
+    'STOWAGE_REQUESTS_AT_ONCE',
+    'Requests that this process works on at a time; content that flows does not count.',
+    integer(1, 10_000),
+    { fallback: '64' },
+  ),
+  requestsWaiting: setting(
+    'STOWAGE_REQUESTS_WAITING',
+    'Requests that may wait for their turn; more are answered with 503.',
+    integer(0, 100_000),
+    { fallback: '500' },
+  ),
   maxUploadBytes: setting('STOWAGE_MAX_UPLOAD_BYTES', 'The longest upload.', byteSize, { fallback: '1TiB' }),
   jsonBodyLimit: setting('STOWAGE_JSON_BODY_LIMIT', 'The longest JSON body.', byteSize, { fallback: '1MiB' }),
   jsonTimeoutMs: setting('STOWAGE_JSON_TIMEOUT', 'How long a JSON request may take to arrive.', duration, {

@@ -15,7 +15,8 @@ export function requestIdOf(request: { headers: Record<string, string | string[]
   return typeof given === 'string' && requestIdPattern.test(given) ? given : newId();
 }
 
-function isTus(url: string): boolean {
+/** Whether an address belongs to the upload protocol. */
+export function isTus(url: string): boolean {
   return /^\/files(\/|\?|$)/.test(url);
 }
 

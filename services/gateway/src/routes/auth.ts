@@ -36,7 +36,7 @@ export function authRoutes(app: App, { db, settings }: AppDependencies): void {
   app.route({
     method: 'POST',
     url: '/api/auth/login',
-    config: { access: 'public', problems: ['invalid_credentials', 'rate_limited'] },
+    config: { access: 'public', problems: ['invalid_credentials', 'rate_limited'], unhurried: true },
     schema: { tags: ['Auth'], summary: 'Log in', body: Credentials, response: { 200: Login } },
     handler: async (request) => {
       const { token, expiresAt, user } = await logIn(db, { ...request.body, address: request.ip }, settings);

@@ -47,6 +47,7 @@ function byteRoutes(app: App, dependencies: AppDependencies): void {
         access: 'viewer',
         problems: [...readProblems, 'range_not_satisfiable', 'precondition_failed'],
         requestHeaders,
+        unhurried: true,
       },
       schema: {
         tags,
@@ -71,7 +72,11 @@ function previewRoute(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'GET',
     url: '/api/files/:file_id/preview',
-    config: { access: 'viewer', problems: [...readProblems, 'unsupported_media_type', 'unprocessable'] },
+    config: {
+      access: 'viewer',
+      problems: [...readProblems, 'unsupported_media_type', 'unprocessable'],
+      unhurried: true,
+    },
     schema: {
       tags,
       summary: 'A small picture or text made from a file',

@@ -124,7 +124,13 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
   app.route({
     method: 'POST',
     url: '/files',
-    config: { access: 'editor', problems: creationProblems, requestHeaders: creationHeaders, takesBytes: true },
+    config: {
+      access: 'editor',
+      problems: creationProblems,
+      requestHeaders: creationHeaders,
+      takesBytes: true,
+      unhurried: true,
+    },
     schema: {
       tags,
       summary: 'Make an upload, with its first bytes where there is a body',
@@ -172,7 +178,7 @@ function uploadRoutes(app: App, dependencies: AppDependencies): void {
     ['PATCH', patch],
     ['DELETE', terminate],
   ]);
-  const config = { access: 'editor' as const, problems: appendProblems, takesBytes: true };
+  const config = { access: 'editor' as const, problems: appendProblems, takesBytes: true, unhurried: true };
   const response = { 204: NoContent };
   const url = '/files/:upload_id';
   app.route({

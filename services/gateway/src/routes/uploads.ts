@@ -64,6 +64,7 @@ export function uploadRoutes(app: App, { uploads }: AppDependencies): void {
         'checksum_mismatch',
         'insufficient_storage',
       ],
+      unhurried: true,
     },
     schema: {
       tags,

@@ -1,0 +1,121 @@
+import { unavailable } from '@stowage/common/errors';
+import type { FastifyInstance } from 'fastify';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { problemHeaders, problemOf } from './problem.ts';
+import { isTus, requestIdOf } from './server-guards.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Takes its time (content, hashing, waiting) under a limit of its own: once let in, it takes nobody's turn. */
+    unhurried?: boolean;
+  }
+}
+
+/** How many requests are worked on at a time, and how many more may wait for their turn, for how long. */
+export interface GateLimits {
+  atOnce: number;
+  waiting: number;
+  waitMs: number;
+}
+
+/**
+ * Lets so many requests be worked on at a time as keep the process busy; some wait, and the rest are told at once to come
+ * back, before anything is spent on them. What only waits for a body to arrive takes no turn: slow clients must not keep
+ * out the quick ones.
+ */
+export class RequestGate {
+  readonly #limits: GateLimits;
+  readonly #waiting: (() => void)[] = [];
+  readonly #working = new WeakSet<IncomingMessage>();
+  #count = 0;
+
+  constructor(limits: GateLimits) {
+    this.#limits = limits;
+  }
+
+  /** A listener that puts the gate before `handler`. Probes pass: they tell how the process is. */
+  guard(handler: RequestListener): RequestListener {
+    return (request, response) => {
+      if (isProbe(request)) handler(request, response);
+      else if (this.#count < this.#limits.atOnce) this.#start(handler, request, response);
+      else if (this.#waiting.length < this.#limits.waiting) this.#wait(handler, request, response);
+      else refuse(request, response);
+    };
+  }
+
+  /** Gives the turn to another while the request's body arrives. */
+  leave(request: IncomingMessage): void {
+    if (!this.#working.delete(request)) return;
+    this.#count -= 1;
+    while (this.#count < this.#limits.atOnce) {
+      const next = this.#waiting.shift();
+      if (!next) return;
+      next();
+    }
+  }
+
+  /** Counts the request again; it was let in already, so it need not wait. */
+  enter(request: IncomingMessage): void {
+    if (this.#working.has(request)) return;
+    this.#working.add(request);
+    this.#count += 1;
+  }
+
+  #wait(handler: RequestListener, request: IncomingMessage, response: ServerResponse): void {
+    const since = performance.now();
+    this.#waiting.push(() => {
+      if (performance.now() - since > this.#limits.waitMs) refuse(request, response);
+      else this.#start(handler, request, response);
+    });
+  }
+
+  #start(handler: RequestListener, request: IncomingMessage, response: ServerResponse): void {
+    // Its client may have gone while it waited.
+    if (response.destroyed) return;
+    this.enter(request);
+    response.once('close', () => this.leave(request));
+    handler(request, response);
+  }
+}
+
+/** Tells the gate when a request waits for its body, and when it is worked on. */
+export function addGate(app: FastifyInstance, gate: RequestGate): void {
+  app.addHook('preParsing', async (request) => gate.leave(request.raw));
+  app.addHook('preHandler', async (request, reply) => {
+    const { unhurried, waits } = request.routeOptions.config;
+    if (!unhurried && !waits && !reply.raw.destroyed) gate.enter(request.raw);
+  });
+}
+
+function isProbe({ url }: IncomingMessage): boolean {
+  return url === '/api/system/health' || url === '/api/system/ready';
+}
+
+const retrySeconds = 1;
+/** A body up to here is dropped and the connection kept; a longer one is not waited for. */
+const droppedBytes = 65_536;
+
+function refuse(request: IncomingMessage, response: ServerResponse): void {
+  if (response.destroyed) return;
+  const error = unavailable(
+    'More requests arrive than can be answered: try again in a moment.',
+    undefined,
+    retrySeconds,
+  );
+  const requestId = requestIdOf(request);
+  const problem = problemOf(error, requestId);
+  const body = JSON.stringify(problem);
+  const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
+  const isLong = encoding !== undefined || !(Number(length) <= droppedBytes);
+  response.writeHead(problem.status, {
+    ...problemHeaders(error),
+    ...(isTus(request.url ?? '') ? { 'tus-resumable': '1.0.0' } : {}),
+    ...(isLong ? { connection: 'close' } : {}),
+    'content-type': 'application/problem+json',
+    'content-length': Buffer.byteLength(body),
+    'cache-control': 'private, no-store',
+    'x-content-type-options': 'nosniff',
+    'x-request-id': requestId,
+  });
+  response.end(body);
+}
