@@ -23,6 +23,7 @@ describe('a JSON body', () => {
     ['33 levels deep', '['.repeat(33) + ']'.repeat(33)],
     ['100,000 levels deep', '['.repeat(100_000)],
     ['a number out of bounds', '{"a":1e400}'],
+    ['10,001 values', `[${'1,'.repeat(10_000)}1]`],
     ['a prototype', '{"__proto__":{"admin":true}}'],
     ['a nested prototype', '{"a":[{"\\u005f_proto__":1}]}'],
   ])('that holds %s is refused', (_name, text) => {
@@ -45,8 +46,12 @@ describe('a JSON body', () => {
     expect(parseJsonBody(Buffer.from('{"a":"\\ud83d\\ude00"}'))).toEqual({ a: '\u{1f600}' });
   });
 
-  test('brackets inside strings are no depth', () => {
-    const text = JSON.stringify({ name: '[{"\\'.repeat(100) });
+  test('with 10,000 values is taken', () => {
+    expect(parseJsonBody(Buffer.from(`[${'1,'.repeat(9_999)}1]`))).toHaveLength(10_000);
+  });
+
+  test('brackets and commas inside strings are no depth and no values', () => {
+    const text = JSON.stringify({ name: '[{"\\'.repeat(100) + ','.repeat(20_000) });
     expect(() => parseJsonBody(Buffer.from(text))).not.toThrow();
   });
 });
