@@ -1,6 +1,17 @@
 import { isIP } from 'node:net';
-import { byteSize, duration, integer, list, origin, setting, text } from '@stowage/common/runtime/settings';
+import {
+  byteSize,
+  byteSizeWithin,
+  integer,
+  list,
+  origin,
+  positiveDuration,
+  setting,
+  text,
+  timeout,
+} from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
+import { usernamePattern } from './auth/username.ts';
 
 /** The settings of the gateway. */
 export const gatewaySettings = {
@@ -28,18 +39,18 @@ export const gatewaySettings = {
       absent: [],
     },
   ),
-  adminUsername: setting('STOWAGE_ADMIN_USERNAME', 'The first admin’s user name.', text, { fallback: 'admin' }),
+  adminUsername: setting('STOWAGE_ADMIN_USERNAME', 'The first admin’s user name.', username, { fallback: 'admin' }),
   adminPassword: setting<string | null>(
     'STOWAGE_ADMIN_PASSWORD',
     'The first admin’s password, 12 to 256 characters; where none is set, a random one is printed once.',
     password,
     { absent: null, secret: true },
   ),
-  sessionTtlMs: setting('STOWAGE_SESSION_TTL', 'How long a token lives after its last use.', duration, {
+  sessionTtlMs: setting('STOWAGE_SESSION_TTL', 'How long a token lives after its last use.', positiveDuration, {
     fallback: '12h',
   }),
-  sessionMaxMs: setting('STOWAGE_SESSION_MAX', 'How long a token lives at most.', duration, { fallback: '7d' }),
-  loginWindowMs: setting('STOWAGE_LOGIN_WINDOW', 'The time over which failed logins are counted.', duration, {
+  sessionMaxMs: setting('STOWAGE_SESSION_MAX', 'How long a token lives at most.', positiveDuration, { fallback: '7d' }),
+  loginWindowMs: setting('STOWAGE_LOGIN_WINDOW', 'The time over which failed logins are counted.', positiveDuration, {
     fallback: '15m',
   }),
   loginFailuresPerUser: setting(
@@ -79,14 +90,16 @@ export const gatewaySettings = {
     { fallback: '500' },
   ),
   maxUploadBytes: setting('STOWAGE_MAX_UPLOAD_BYTES', 'The longest upload.', byteSize, { fallback: '1TiB' }),
-  jsonBodyLimit: setting('STOWAGE_JSON_BODY_LIMIT', 'The longest JSON body.', byteSize, { fallback: '1MiB' }),
-  jsonTimeoutMs: setting('STOWAGE_JSON_TIMEOUT', 'How long a JSON request may take to arrive.', duration, {
+  jsonBodyLimit: setting('STOWAGE_JSON_BODY_LIMIT', 'The longest JSON body.', byteSizeWithin(1, 2 ** 30), {
+    fallback: '1MiB',
+  }),
+  jsonTimeoutMs: setting('STOWAGE_JSON_TIMEOUT', 'How long a JSON request may take to arrive.', timeout, {
     fallback: '30s',
   }),
-  headersTimeoutMs: setting('STOWAGE_HEADERS_TIMEOUT', 'How long request headers may take to arrive.', duration, {
+  headersTimeoutMs: setting('STOWAGE_HEADERS_TIMEOUT', 'How long request headers may take to arrive.', timeout, {
     fallback: '10s',
   }),
-  idleTimeoutMs: setting('STOWAGE_IDLE_TIMEOUT', 'How long content may flow without a byte.', duration, {
+  idleTimeoutMs: setting('STOWAGE_IDLE_TIMEOUT', 'How long content may flow without a byte.', timeout, {
     fallback: '60s',
   }),
   previewCacheBytes: setting('STOWAGE_PREVIEW_CACHE', 'Memory for previews.', byteSize, { fallback: '32MiB' }),
@@ -100,6 +113,12 @@ function network(text: string): string {
   const right = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
   if (version === 0 || rest.length > 0 || !right)
     throw new Error(`must hold networks such as 10.0.0.0/8, not "${text}"`);
+  return text;
+}
+
+function username(text: string): string {
+  if (!new RegExp(usernamePattern).test(text))
+    throw new Error('must be a user name: letters, digits and ._@-, at most 64');
   return text;
 }
 

@@ -1,11 +1,16 @@
-import { byteSize, duration, integer, setting } from '@stowage/common/runtime/settings';
+import { byteSize, integer, positiveDuration, setting, timeout, waitingTime } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
 /** The settings of upload. */
 export const uploadSettings = {
-  expiryMs: setting('STOWAGE_UPLOAD_EXPIRY', 'How long an unfinished upload is kept without a byte.', duration, {
-    fallback: '24h',
-  }),
+  expiryMs: setting(
+    'STOWAGE_UPLOAD_EXPIRY',
+    'How long an unfinished upload is kept without a byte.',
+    positiveDuration,
+    {
+      fallback: '24h',
+    },
+  ),
   maxUploadBytes: setting('STOWAGE_MAX_UPLOAD_BYTES', 'The longest upload.', byteSize, { fallback: '1TiB' }),
   uploadsPerUser: setting('STOWAGE_UPLOADS_PER_USER', 'Unfinished uploads of one user.', integer(1, 1_000_000), {
     fallback: '1000',
@@ -16,10 +21,10 @@ export const uploadSettings = {
     integer(1, 100_000),
     { fallback: '32' },
   ),
-  leaseWaitMs: setting('STOWAGE_LEASE_WAIT', 'How long a writer waits for the one before it to stop.', duration, {
+  leaseWaitMs: setting('STOWAGE_LEASE_WAIT', 'How long a writer waits for the one before it to stop.', waitingTime, {
     fallback: '2s',
   }),
-  leaseMs: setting('STOWAGE_UPLOAD_LEASE', 'After how long the upload of a dead writer is free again.', duration, {
+  leaseMs: setting('STOWAGE_UPLOAD_LEASE', 'After how long the upload of a dead writer is free again.', timeout, {
     fallback: '5s',
   }),
 };

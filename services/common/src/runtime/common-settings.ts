@@ -1,5 +1,5 @@
 import { logLevels } from './logger.ts';
-import { duration, integer, oneOf, setting, text } from './settings.ts';
+import { integer, oneOf, setting, text, timeout, waitingTime } from './settings.ts';
 
 /** Settings that every service has. */
 export const commonSettings = {
@@ -11,13 +11,13 @@ export const commonSettings = {
       fallback: 'info',
     },
   ),
-  drainMs: setting('STOWAGE_DRAIN_TIMEOUT', 'How long a stopping process finishes what is under way.', duration, {
+  drainMs: setting('STOWAGE_DRAIN_TIMEOUT', 'How long a stopping process finishes what is under way.', waitingTime, {
     fallback: '8s',
   }),
   drainDelayMs: setting(
     'STOWAGE_DRAIN_DELAY',
     'How long a stopping process still takes requests after it turned unready.',
-    duration,
+    waitingTime,
     { fallback: '0ms' },
   ),
   databaseConnections: setting(
@@ -31,8 +31,8 @@ export const commonSettings = {
   jobConcurrency: setting('STOWAGE_JOB_CONCURRENCY', 'Jobs that each service runs at a time.', integer(1, 64), {
     fallback: '4',
   }),
-  jobIntervalMs: setting('STOWAGE_JOB_INTERVAL', 'How often the housekeeping jobs run.', duration, { fallback: '10m' }),
-  jobLeaseMs: setting('STOWAGE_JOB_LEASE', 'After how long a dead worker’s job is taken over.', duration, {
+  jobIntervalMs: setting('STOWAGE_JOB_INTERVAL', 'How often the housekeeping jobs run.', timeout, { fallback: '10m' }),
+  jobLeaseMs: setting('STOWAGE_JOB_LEASE', 'After how long a dead worker’s job is taken over.', timeout, {
     fallback: '30s',
   }),
 };

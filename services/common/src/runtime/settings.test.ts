@@ -3,7 +3,21 @@ import fc from 'fast-check';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { byteSize, duration, integer, list, oneOf, origin, readSettings, setting, text } from './settings.ts';
+import {
+  byteSize,
+  byteSizeWithin,
+  duration,
+  integer,
+  list,
+  oneOf,
+  origin,
+  positiveDuration,
+  readSettings,
+  setting,
+  text,
+  timeout,
+  waitingTime,
+} from './settings.ts';
 
 const group = {
   port: setting('STOWAGE_PORT', 'a port', integer(0, 65_535), { fallback: '8080' }),
@@ -42,10 +56,29 @@ describe('settings', () => {
       expect(() => byteSize(wrong)).toThrow(/must be a size/);
   });
 
+  test('times are within what a limit, a timer and a date can be', () => {
+    expect([duration('0s'), waitingTime('0ms'), positiveDuration('1ms'), timeout('24d')]).toEqual([
+      0, 0, 1, 2_073_600_000,
+    ]);
+    for (const parse of [positiveDuration, timeout]) expect(() => parse('0s')).toThrow(/must be a time above 0/);
+    for (const parse of [waitingTime, timeout]) expect(() => parse('25d')).toThrow(/of 24d at most/);
+    for (const parse of [duration, positiveDuration]) expect(() => parse('36501d')).toThrow(/must be a time/);
+    expect(() => byteSizeWithin(1, 1024)('0')).toThrow(/from 1 to 1024 bytes/);
+  });
+
   test('an origin is scheme, host and port alone', () => {
     expect(origin('https://files.example.com')).toBe('https://files.example.com');
-    for (const wrong of ['files.example.com', 'https://a/b', 'ftp://a', 'https://u@a', 'https://a?x'])
+    for (const wrong of [
+      'files.example.com',
+      'https://a/b',
+      'ftp://a',
+      'https://u@a',
+      'https://:p@a',
+      'https://a?x',
+      'https://*.a',
+    ])
       expect(() => origin(wrong)).toThrow();
+    expect(() => origin('https://user:secret@a')).toThrow(/^((?!secret).)*$/s);
     expect(list(origin)('https://a, https://b')).toEqual(['https://a', 'https://b']);
   });
 });

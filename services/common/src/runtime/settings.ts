@@ -108,12 +108,31 @@ export function integer(min: number, max: number): (text: string) => number {
 
 const durationUnits = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
+/** A hundred years: times beyond what a date can hold would fail every request that adds them to one. */
+const longestMs = 36_500 * durationUnits.d;
+/** The longest that a timer of Node waits; one of more does not wait at all. */
+const longestTimerMs = 24 * durationUnits.d;
+
 /** Text such as `90s`, `24h` or `30d`, in ms. */
-export function duration(text: string): number {
-  const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
-  const unit = Object.entries(durationUnits).find(([name]) => name === match?.[2]);
-  if (!match || !unit) throw new Error(`must be a time such as 90s, 24h or 30d, not "${text}"`);
-  return Number(match[1]) * unit[1];
+export const duration = durationWithin(0, longestMs, 'a time such as 90s, 24h or 30d');
+
+/** A duration that is a limit: 0 would be none, or nothing at all. */
+export const positiveDuration = durationWithin(1, longestMs, 'a time above 0, such as 90s, 24h or 30d');
+
+/** A duration that a timer waits for; some have none to wait for. */
+export const waitingTime = durationWithin(0, longestTimerMs, 'a time of 24d at most, such as 90s or 24h');
+
+/** A duration after which a timer ends something. */
+export const timeout = durationWithin(1, longestTimerMs, 'a time above 0 and of 24d at most, such as 90s or 24h');
+
+function durationWithin(min: number, max: number, wanted: string): (text: string) => number {
+  return (text) => {
+    const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
+    const unit = Object.entries(durationUnits).find(([name]) => name === match?.[2]);
+    const value = match && unit ? Number(match[1]) * unit[1] : Number.NaN;
+    if (!(value >= min && value <= max)) throw new Error(`must be ${wanted}, not "${text}"`);
+    return value;
+  };
 }
 
 const byteUnits = { '': 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 } as const;
@@ -125,6 +144,15 @@ export function byteSize(text: string): number {
   const bytes = match && unit ? Number(match[1]) * unit[1] : Number.NaN;
   if (!Number.isSafeInteger(bytes)) throw new Error(`must be a size such as 512MiB or 1TiB, not "${text}"`);
   return bytes;
+}
+
+/** A size within bounds, both included. */
+export function byteSizeWithin(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const bytes = byteSize(text);
+    if (bytes < min || bytes > max) throw new Error(`must be from ${min} to ${max} bytes, not "${text}"`);
+    return bytes;
+  };
 }
 
 /** One of a few words. */
@@ -146,11 +174,13 @@ export function list(check: (item: string) => string): (text: string) => string[
       .map(check);
 }
 
-/** An absolute http or https address without path, query or user. */
+/** An absolute http or https address without path, query, user or wildcard. */
 export function origin(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (!url || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.hash || url.username) {
-    throw new Error(`must be an origin such as https://files.example.com, not "${text}"`);
+  const more = url && (url.pathname !== '/' || url.search || url.hash || url.username || url.password);
+  if (!url || !/^https?:$/.test(url.protocol) || more || url.hostname.includes('*')) {
+    // What stands before an @ may be a password.
+    throw new Error(`must be an origin such as https://files.example.com, not "${text.replace(/^.*@/s, '…@')}"`);
   }
   return url.origin;
 }

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
+import { usernamePattern } from '../auth/username.ts';
 import { createUser, deleteUser, listUsers, updateUser } from '../auth/users.ts';
 import { sendNothing } from '../http/no-content.ts';
 import { Closed, Id, NoContent, Page, pageFields, Time } from '../http/schemas.ts';
@@ -11,7 +12,7 @@ export const User = Type.Object(
   { title: 'User' },
 );
 
-const Username = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$', examples: ['ada'] });
+const Username = Type.String({ pattern: usernamePattern, examples: ['ada'] });
 const Password = Type.String({ minLength: 12, maxLength: 256, description: '12 to 256 characters.' });
 const Params = Type.Object({ user_id: Id });
 
