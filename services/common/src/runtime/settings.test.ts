@@ -1,6 +1,6 @@
-import { describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -26,6 +26,12 @@ const group = {
   database: setting('STOWAGE_DATABASE_URL', 'needed', text),
 };
 
+const folders: string[] = [];
+
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true });
+});
+
 describe('settings', () => {
   test('have defaults, and an empty variable counts as unset', () => {
     const { own } = readSettings({ own: group }, { STOWAGE_DATABASE_URL: 'x', STOWAGE_PORT: '' });
@@ -41,7 +47,9 @@ describe('settings', () => {
   });
 
   test('a secret can come from a file, and not from two places', () => {
-    const file = join(mkdtempSync(join(tmpdir(), 'stowage-settings-')), 'password');
+    const folder = mkdtempSync(join(tmpdir(), 'stowage-settings-'));
+    folders.push(folder);
+    const file = join(folder, 'password');
     writeFileSync(file, 'from a file\n');
     const base = { STOWAGE_DATABASE_URL: 'x', STOWAGE_PASSWORD_FILE: file };
     expect(readSettings({ group }, base).group.password).toBe('from a file');
