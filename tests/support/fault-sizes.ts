@@ -21,4 +21,5 @@ export const faultSizes = {
   fullMs: size(2_000, 600_000),
   /** R02 */
   powerCuts: size(10, 200),
+  logouts: size(20, 1_000),
 };
