@@ -22,4 +22,6 @@ export const faultSizes = {
   /** R02 */
   powerCuts: size(10, 200),
   logouts: size(20, 1_000),
+  /** R33 */
+  poisonJobs: size(10, 200),
 };
