@@ -12,6 +12,8 @@ import type { User } from './users.ts';
 export interface LogIn {
   token: string;
   expiresAt: Date;
+  /** How long from now that is, in ms. */
+  livesMs: number;
   user: User;
 }
 
@@ -32,8 +34,8 @@ export async function logIn(
     throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
   await forgiveAttempt(db, username, address, settings);
   if (outdated) await rehash(db, row.id, row.password_hash, password);
-  const { token, expiresAt } = await createSession(db, row.id, settings);
-  return { token, expiresAt, user: toUser(row) };
+  const session = await createSession(db, row.id, settings);
+  return { ...session, user: toUser(row) };
 }
 
 async function findUser(

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
+import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import type pg from 'pg';
 import { query } from '@stowage/common/database/transaction';
@@ -37,31 +38,35 @@ interface SessionRow {
 
 const tokenPattern = /^stw_[A-Za-z0-9_-]{43}$/;
 
-/** Makes a session; the token is given once and kept only as a hash. Expired sessions of the user go with it. */
+/**
+ * Makes a session, which lives `livesMs` from now on unless it is used; the token is given once and kept only as a hash.
+ * Expired sessions of the user go with it. Times are the database's, whatever the clock here says.
+ */
 export async function createSession(
   db: Kysely<Tables>,
   userId: string,
   limits: SessionLimits,
-): Promise<{ token: string; expiresAt: Date }> {
+): Promise<{ token: string; expiresAt: Date; livesMs: number }> {
   const token = `stw_${randomBytes(32).toString('base64url')}`;
-  const now = Date.now();
-  await query(async () => {
+  const livesMs = Math.min(limits.sessionTtlMs, limits.sessionMaxMs);
+  return query(async () => {
     await db
       .deleteFrom('identity.sessions')
       .where('user_id', '=', userId)
       .where((eb) =>
         eb.or([
-          eb('last_used_at', '<', new Date(now - limits.sessionTtlMs)),
-          eb('created_at', '<', new Date(now - limits.sessionMaxMs)),
+          eb('last_used_at', '<', sql<Date>`now() - ${limits.sessionTtlMs} * interval '1 ms'`),
+          eb('created_at', '<', sql<Date>`now() - ${limits.sessionMaxMs} * interval '1 ms'`),
         ]),
       )
       .execute();
-    await db
+    const made = await db
       .insertInto('identity.sessions')
       .values({ id: newId(), token_hash: hashOf(token), user_id: userId })
-      .execute();
+      .returning('created_at')
+      .executeTakeFirstOrThrow();
+    return { token, expiresAt: new Date(made.created_at.getTime() + livesMs), livesMs };
   });
-  return { token, expiresAt: new Date(now + Math.min(limits.sessionTtlMs, limits.sessionMaxMs)) };
 }
 
 const findText = `
@@ -79,9 +84,7 @@ export async function findSession(pool: pg.Pool, token: string, limits: SessionL
   const { rows } = await query(() => pool.query<SessionRow>({ name: 'find-session', text: findText, values }));
   const row = rows[0];
   if (!row) throw badToken();
-  if (row.stale)
-    await query(() => pool.query('update identity.sessions set last_used_at = now() where id = $1', [row.id]));
-  const lastUsedAt = row.stale ? Date.now() : row.last_used_at.getTime();
+  const lastUsedAt = (row.stale ? await noteUse(pool, row) : row.last_used_at).getTime();
   return {
     id: row.id,
     actor: { userId: row.user_id, username: row.username, role: row.role },
@@ -90,6 +93,17 @@ export async function findSession(pool: pg.Pool, token: string, limits: SessionL
     expiresAt: new Date(Math.min(lastUsedAt + limits.sessionTtlMs, row.created_at.getTime() + limits.sessionMaxMs)),
     readOnly: row.mode === 'read_only',
   };
+}
+
+/** Gives when the database says that it was. */
+async function noteUse(pool: pg.Pool, row: SessionRow): Promise<Date> {
+  const { rows } = await query(() =>
+    pool.query<{ last_used_at: Date }>(
+      'update identity.sessions set last_used_at = now() where id = $1 returning last_used_at',
+      [row.id],
+    ),
+  );
+  return rows[0]?.last_used_at ?? row.last_used_at;
 }
 
 /** Ends a session: from then on no replica accepts its token. */

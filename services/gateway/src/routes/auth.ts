@@ -39,11 +39,11 @@ export function authRoutes(app: App, { db, settings }: AppDependencies): void {
     config: { access: 'public', problems: ['invalid_credentials', 'rate_limited'], unhurried: true },
     schema: { tags: ['Auth'], summary: 'Log in', body: Credentials, response: { 200: Login } },
     handler: async (request) => {
-      const { token, expiresAt, user } = await logIn(db, { ...request.body, address: request.ip }, settings);
+      const { token, expiresAt, livesMs, user } = await logIn(db, { ...request.body, address: request.ip }, settings);
       return {
         access_token: token,
         token_type: 'Bearer' as const,
-        expires_in: Math.floor((expiresAt.getTime() - Date.now()) / 1000),
+        expires_in: Math.floor(livesMs / 1000),
         expires_at: expiresAt.toISOString(),
         user,
       };
