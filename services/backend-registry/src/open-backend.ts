@@ -17,6 +17,7 @@ interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
   location: string;
   store: AppendableStore;
+  /** Of the clock that nobody sets. */
   believedUntil: number;
 }
 
@@ -38,7 +39,7 @@ export class OpenBackends {
    */
   async open(backendId: string): Promise<AppendableStore> {
     const opened = this.#opened.get(backendId);
-    return opened && opened.believedUntil > Date.now() ? opened.store : this.recheck(backendId);
+    return opened && opened.believedUntil > performance.now() ? opened.store : this.recheck(backendId);
   }
 
   /** As open, with the marker looked at now. */
@@ -96,7 +97,7 @@ export class OpenBackends {
       throw error;
     }
     if (opened !== known) await opened.store.prepare();
-    opened.believedUntil = Date.now() + believedMs;
+    opened.believedUntil = performance.now() + believedMs;
     this.#opened.set(row.id, opened);
     return opened.store;
   }
