@@ -35,6 +35,8 @@ export interface TestProcess {
 /** A database, fakes of the services around, and as many processes of the service as a test starts. */
 export interface TestUploads {
   neighbours: FakeNeighbours;
+  /** The superuser's. */
+  url: string;
   /** As the superuser. */
   sql<R extends pg.QueryResultRow>(text: string, values?: unknown[]): Promise<R[]>;
   start(environment?: Environment): Promise<TestProcess>;
@@ -52,6 +54,7 @@ export async function startTestUploads(): Promise<TestUploads> {
   );
   return {
     neighbours,
+    url: database.url,
     sql: async <R extends pg.QueryResultRow>(text: string, values: unknown[] = []) =>
       (await pool.query<R>(text, values)).rows,
     async start(environment = {}) {
