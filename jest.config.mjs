@@ -18,7 +18,7 @@ export default {
       ...common,
       displayName: 'unit',
       globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
-      testMatch: ['<rootDir>/{services,launcher}/**/*.test.ts', '<rootDir>/tests/{support,unit}/**/*.test.ts'],
+      testMatch: ['<rootDir>/{services,launcher,bench}/**/*.test.ts', '<rootDir>/tests/{support,unit}/**/*.test.ts'],
     },
     {
       ...contract,
