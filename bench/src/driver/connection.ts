@@ -83,10 +83,19 @@ export class Connection {
     // A refusal is thrown below; until then nobody listens.
     answer.catch(() => undefined);
     this.#socket.write(head);
+    // Two under way, so that the kernel never waits for this process to hear that it took one.
+    let underWay: Promise<unknown> = Promise.resolve();
     for (let sent = 0; sent < bytes && this.#waiting; sent += writeBytes) {
-      if (!this.#socket.write(filler.subarray(0, bytes - sent))) await once(this.#socket, 'drain');
+      const written = this.#write(filler.subarray(0, bytes - sent));
+      await underWay;
+      underWay = written;
     }
     return answer;
+  }
+
+  /** Settles once the kernel has taken it, or never will. */
+  async #write(bytes: Buffer): Promise<void> {
+    await new Promise<unknown>((resolve) => this.#socket.write(bytes, resolve));
   }
 
   #expect(keep: boolean): Promise<Answer> {
@@ -136,8 +145,6 @@ export class Connection {
   #fail(error: Error): void {
     if (this.#waiting) this.#answered.reject(error);
     this.#waiting = false;
-    // Whoever waits for it to drain waits no more.
-    this.#socket.emit('drain');
     this.#socket.destroy();
   }
 }
