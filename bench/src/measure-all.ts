@@ -40,10 +40,14 @@ export async function measureAll(options: Options, show: (text: string) => void)
 }
 
 /** For a run that only sees whether everything works, starting each workload's own would take longest. */
-async function startShared({ modes }: Options, scratch: string, stack: AsyncDisposableStack): Promise<Stowage[]> {
+async function startShared(
+  { modes, profile }: Options,
+  scratch: string,
+  stack: AsyncDisposableStack,
+): Promise<Stowage[]> {
   const systems: Stowage[] = [];
   for (const mode of modes) {
-    const system = await startStowage(mode, scratch, 'shared');
+    const system = await startStowage(mode, scratch, 'shared', profile);
     stack.defer(() => system.close());
     systems.push(system);
   }

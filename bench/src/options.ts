@@ -1,12 +1,14 @@
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { Mode } from './system/stowage.ts';
 
-export const usage = `npm run bench -- [--only W1,W5] [--runs 5] [--mode one|six|both] [--size full|small] [--out folder]
+export const usage = `npm run bench -- [--only W1,W5] [--runs 5] [--mode one|six|both] [--size full|small]
+                 [--out folder] [--profile folder]
 npm run bench -- --compare before.json after.json
 
 A whole run writes bench/report.md and bench/results.json; a part of one only where --out names a folder.
---size small sees in a minute that everything works, and measures nothing.
+--size small sees in a minute that everything works, and measures nothing. --profile has each process of Stowage leave
+a CPU profile in a folder, which costs some speed.
 `;
 
 /** What to measure. */
@@ -14,6 +16,8 @@ export interface Options {
   modes: readonly Mode[];
   rounds: number;
   small: boolean;
+  /** Where profiles go. */
+  profile: string | null;
   /** Where the report goes. */
   out: string | null;
   /** `W5` chooses W5-stat, W5-page and so on. */
@@ -33,6 +37,7 @@ export function commandOf(args: string[]): Command {
       mode: { type: 'string', default: 'both' },
       size: { type: 'string', default: 'full' },
       out: { type: 'string' },
+      profile: { type: 'string' },
       compare: { type: 'boolean', default: false },
     },
   });
@@ -53,6 +58,7 @@ export function commandOf(args: string[]): Command {
       modes: modesOf(values.mode),
       rounds,
       small,
+      profile: values.profile === undefined ? null : resolve(values.profile),
       out: values.out ?? (whole ? join(import.meta.dirname, '..') : null),
       chooses: (name) => only.length === 0 || only.some((wanted) => name === wanted || name.startsWith(`${wanted}-`)),
     },

@@ -34,14 +34,22 @@ export interface Stowage {
   close(): Promise<void>;
 }
 
-/** Starts one on a folder below `scratch`; on the same folder again it finds what it kept. */
-export async function startStowage(mode: Mode, scratch: string, name: string): Promise<Stowage> {
+/**
+ * Starts one on a folder below `scratch`; on the same folder again it finds what it kept. Where a folder for profiles is
+ * given, each process leaves one there when it stops.
+ */
+export async function startStowage(
+  mode: Mode,
+  scratch: string,
+  name: string,
+  profileDir: string | null = null,
+): Promise<Stowage> {
   const dataDir = join(scratch, `stowage-${name}-${mode}`);
   await mkdir(dataDir, { recursive: true });
   // PostgreSQL runs under another account when root starts it.
   await chmod(dataDir, 0o755);
   const port = await freePort();
-  const { child, startMs } = await launch(mode, dataDir, port);
+  const { child, startMs } = await launch(mode, dataDir, port, profileDir);
   const stop = (): Promise<void> => terminate(child);
   try {
     const token = await logIn(port);
@@ -69,11 +77,17 @@ export async function startStowage(mode: Mode, scratch: string, name: string): P
   }
 }
 
-async function launch(mode: Mode, dataDir: string, port: number): Promise<{ child: ChildProcess; startMs: number }> {
+async function launch(
+  mode: Mode,
+  dataDir: string,
+  port: number,
+  profileDir: string | null,
+): Promise<{ child: ChildProcess; startMs: number }> {
+  const profiling = profileDir === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
   const logFile = join(dataDir, 'bench.log');
   const log = await open(logFile, 'a');
   const started = performance.now();
-  const child = spawn(process.execPath, [join(repository, launchers[mode])], {
+  const child = spawn(process.execPath, [...profiling, join(repository, launchers[mode])], {
     cwd: repository,
     env: {
       PATH: process.env['PATH'],

@@ -37,7 +37,7 @@ function holder(
 ): Contender {
   const request = { method: 'GET', path, expect: 200 };
   const who = token === undefined ? {} : { token };
-  const count = small ? 100 : 3_000;
+  const count = small ? 100 : 2_000;
   return {
     name: `${name}, ${connections} open`,
     processes,

@@ -15,7 +15,7 @@ export const w4: Workload = {
   run: async (setting) => {
     await using started = new Started(setting, 'w4');
     const files = setting.small ? 50 : 1_000;
-    const pace = { connections: 32, count: setting.small ? 200 : 6_000, readBytes: shortReads };
+    const pace = { connections: 32, count: setting.small ? 200 : 4_000, readBytes: shortReads };
     const contenders: Contender[] = [];
     for (const system of await started.systems()) {
       const { port, token } = system;

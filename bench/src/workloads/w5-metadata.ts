@@ -16,7 +16,7 @@ export const w5Stat: Workload = {
   run: async (setting) => {
     await using started = new Started(setting, 'w5-stat');
     const files = setting.small ? 200 : 10_000;
-    const pace = { connections, count: setting.small ? 200 : 6_000, readBytes: shortReads };
+    const pace = { connections, count: setting.small ? 200 : 4_000, readBytes: shortReads };
     const contenders: Contender[] = [];
     for (const system of await started.systems()) {
       await seedDirectory(system, 1, files);
@@ -42,7 +42,7 @@ export const w5Page: Workload = {
   title: 'first page of 100 of 10,000, 16 connections',
   run: async (setting) => {
     await using started = new Started(setting, 'w5-page');
-    const pace = { connections, count: setting.small ? 60 : 1_500, readBytes: 65_536 };
+    const pace = { connections, count: setting.small ? 60 : 1_200, readBytes: 65_536 };
     const contenders: Contender[] = [];
     for (const system of await started.systems()) {
       await seedDirectory(system, 2, setting.small ? 200 : 10_000);

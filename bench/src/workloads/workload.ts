@@ -19,6 +19,8 @@ export interface Setting {
   scratch: string;
   modes: readonly Mode[];
   rounds: number;
+  /** Where Stowage's processes leave their CPU profiles, if they are to. */
+  profile: string | null;
   /** Only to see that everything works. */
   small: boolean;
   /** Tells how far it is. */
@@ -48,7 +50,7 @@ export class Started {
     if (this.#setting.shared) return this.#setting.shared;
     const systems: Stowage[] = [];
     for (const mode of this.#setting.modes) {
-      const system = await startStowage(mode, this.#setting.scratch, this.#name);
+      const system = await startStowage(mode, this.#setting.scratch, this.#name, this.#setting.profile);
       this.#stack.defer(() => system.close());
       systems.push(system);
     }
