@@ -16,3 +16,9 @@ export function summarise(readings: readonly number[]): Summary {
     max: at(sorted.length - 1),
   };
 }
+
+/** The geometric mean of ratios; null where there are none. */
+export function meanOf(ratios: readonly number[]): number | null {
+  if (ratios.length === 0) return null;
+  return Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
+}

@@ -1,4 +1,5 @@
 import type { Row } from '../measure/row.ts';
+import { meanOf } from '../measure/summary.ts';
 import type { Results } from './results.ts';
 import { digits, tableOf } from './table.ts';
 
@@ -35,9 +36,4 @@ function keyOf({ workload, contender, unit }: Row): string {
 /** Stowage, not a baseline. */
 function isSubject({ contender }: Row): boolean {
   return /^(one|six)\b/.test(contender);
-}
-
-function meanOf(changes: readonly number[]): number | null {
-  if (changes.length === 0) return null;
-  return Math.exp(changes.reduce((sum, change) => sum + Math.log(change), 0) / changes.length);
 }
