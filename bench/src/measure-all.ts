@@ -47,7 +47,7 @@ async function startShared(
 ): Promise<Stowage[]> {
   const systems: Stowage[] = [];
   for (const mode of modes) {
-    const system = await startStowage(mode, scratch, 'shared', profile);
+    const system = await startStowage({ mode, scratch, name: 'shared', profile });
     stack.defer(() => system.close());
     systems.push(system);
   }

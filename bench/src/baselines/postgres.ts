@@ -25,7 +25,7 @@ export async function startBarePostgres(scratch: string): Promise<BarePostgres> 
   const directory = join(scratch, 'bare-postgres');
   await mkdir(directory, { recursive: true, mode: 0o755 });
   const server = await startEmbeddedPostgres({ directory, log: () => undefined });
-  const pool = new pg.Pool({ connectionString: server.url, max: 1 });
+  const pool = new pg.Pool({ connectionString: server.localUrl, max: 1 });
   pool.on('error', () => undefined);
   await pool.query(`create table objects (key text primary key, name text not null, size bigint not null,
     created_at timestamptz not null default now())`);
@@ -37,7 +37,7 @@ export async function startBarePostgres(scratch: string): Promise<BarePostgres> 
     created_at timestamptz not null default now())`);
   await pool.query('vacuum analyze');
   return {
-    url: server.url,
+    url: server.localUrl,
     pool,
     postmaster: await postmasterOf(pool),
     selectText: 'select key, name, size, created_at from objects where key = $1',

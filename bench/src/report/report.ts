@@ -15,6 +15,8 @@ const notes = `## How to read it
 - CPU is that of all processes of a contender, s per GiB or µs per operation; PostgreSQL's is told apart. Its background
   work after the last answer is not in it. RSS is the peak of the round, summed over Node processes, each at its own moment.
 - The driver is a process of its own; \`driver cores\` is what it took of one core, and its own limits are the first two tables.
+- Stowage starts with what \`npm start\` gives to Node. W7's first start has empty data and nothing compiled before, the
+  second finds both.
 - Scaled down: the growth of pages is measured in one mode, as queries do not depend on it; seeded files have rows and no
   bytes on the disk; W7's \`npm ci\` runs once, with npm's cache as it is.
 `;

@@ -12,7 +12,7 @@ import type { Processes } from '../measure/processes.ts';
 /** The two shapes that the same code runs in. */
 export type Mode = 'one' | 'six';
 
-const launchers = { one: 'launcher/src/standalone.ts', six: 'launcher/src/services.ts' } as const;
+const scripts = { one: 'start', six: 'start:services' } as const;
 const repository = join(import.meta.dirname, '../../..');
 const password = 'correct horse battery staple';
 const startLimitMs = 60_000;
@@ -34,22 +34,27 @@ export interface Stowage {
   close(): Promise<void>;
 }
 
-/**
- * Starts one on a folder below `scratch`; on the same folder again it finds what it kept. Where a folder for profiles is
- * given, each process leaves one there when it stops.
- */
-export async function startStowage(
-  mode: Mode,
-  scratch: string,
-  name: string,
-  profileDir: string | null = null,
-): Promise<Stowage> {
+/** Where to start one, and how. */
+export interface StartOptions {
+  mode: Mode;
+  /** Its data and what Node keeps of compiled code go below; on the same folder and name again it finds what it kept. */
+  scratch: string;
+  name: string;
+  /** Where each process leaves a CPU profile when it stops. */
+  profile?: string | null;
+  /** In place of the one that all starts of a run share. */
+  compileCache?: string;
+}
+
+/** Starts one as `npm start` does. */
+export async function startStowage(options: StartOptions): Promise<Stowage> {
+  const { mode, scratch, name } = options;
   const dataDir = join(scratch, `stowage-${name}-${mode}`);
   await mkdir(dataDir, { recursive: true });
   // PostgreSQL runs under another account when root starts it.
   await chmod(dataDir, 0o755);
   const port = await freePort();
-  const { child, startMs } = await launch(mode, dataDir, port, profileDir);
+  const { child, startMs } = await launch(options, dataDir, port);
   const stop = (): Promise<void> => terminate(child);
   try {
     const token = await logIn(port);
@@ -78,20 +83,22 @@ export async function startStowage(
 }
 
 async function launch(
-  mode: Mode,
+  { mode, scratch, profile, compileCache }: StartOptions,
   dataDir: string,
   port: number,
-  profileDir: string | null,
 ): Promise<{ child: ChildProcess; startMs: number }> {
-  const profiling = profileDir === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
+  const profiling = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
   const logFile = join(dataDir, 'bench.log');
   const log = await open(logFile, 'a');
+  const nodeArguments = await argumentsOf(scripts[mode]);
   const started = performance.now();
-  const child = spawn(process.execPath, [...profiling, join(repository, launchers[mode])], {
+  const child = spawn(process.execPath, [...profiling, ...nodeArguments], {
     cwd: repository,
     env: {
       PATH: process.env['PATH'],
       HOME: process.env['HOME'],
+      // As scripts/with-dependencies.sh has it.
+      NODE_COMPILE_CACHE: compileCache ?? join(scratch, 'compile-cache'),
       STOWAGE_DATA_DIR: dataDir,
       STOWAGE_PORT: String(port),
       STOWAGE_ADMIN_PASSWORD: password,
@@ -108,6 +115,15 @@ async function launch(
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
   return { child, startMs: performance.now() - started };
+}
+
+/** What a script of package.json gives to Node. */
+async function argumentsOf(script: string): Promise<string[]> {
+  const manifest: unknown = JSON.parse(await readFile(join(repository, 'package.json'), 'utf8'));
+  const { scripts: all = {} } = Object(manifest) as { scripts?: Record<string, string> };
+  const given = /^sh scripts\/with-dependencies\.sh production node (.+)$/.exec(all[script] ?? '')?.[1];
+  if (given === undefined) throw new Error(`package.json starts Node in another way by "${script}" now`);
+  return given.split(' ');
 }
 
 async function isReady(port: number): Promise<boolean> {
@@ -134,7 +150,7 @@ async function logIn(port: number): Promise<string> {
 
 /** Stowage runs the server already, so this only finds out where it is. */
 async function openDatabase(dataDir: string): Promise<pg.Pool> {
-  const { url } = await startEmbeddedPostgres({ directory: join(dataDir, 'postgres'), log: () => undefined });
+  const { localUrl: url } = await startEmbeddedPostgres({ directory: join(dataDir, 'postgres'), log: () => undefined });
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   pool.on('error', () => undefined);
   return pool;

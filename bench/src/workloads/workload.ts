@@ -49,8 +49,9 @@ export class Started {
   async systems(): Promise<readonly Stowage[]> {
     if (this.#setting.shared) return this.#setting.shared;
     const systems: Stowage[] = [];
+    const { scratch, profile } = this.#setting;
     for (const mode of this.#setting.modes) {
-      const system = await startStowage(mode, this.#setting.scratch, this.#name, this.#setting.profile);
+      const system = await startStowage({ mode, scratch, name: this.#name, profile });
       this.#stack.defer(() => system.close());
       systems.push(system);
     }
