@@ -14,6 +14,7 @@ if ('compare' in command) {
   const results = await measureAll(command.measure, (text) => void process.stdout.write(text));
   // A small run measures nothing that a target could be held against.
   if (!command.measure.small) process.stdout.write(`\n${printTargets(results.rows)}`);
+  if (Object.keys(results.failures).length > 0) process.exitCode = 1;
   if (out !== null) {
     await mkdir(out, { recursive: true });
     await writeResults(out, results);

@@ -22,21 +22,34 @@ export async function measureAll(options: Options, show: (text: string) => void)
   await chmod(scratch, 0o755);
   const driver = new Driver();
   stack.defer(() => driver.close());
-  // Without its driver the run fails, and clears away what it started.
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void driver.close());
+  let interrupted = false;
+  const interrupt = (): void => {
+    interrupted = true;
+    // Without its driver the workload fails, and clears away what it started.
+    void driver.close();
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, interrupt);
   const postgres = await startBarePostgres(scratch);
   stack.defer(() => postgres.close());
   const shared = options.small ? await startShared(options, scratch, stack) : null;
   const machine = await describeMachine(scratch, postgres.pool);
   const chosen = workloads.filter(({ name }) => options.chooses(name));
   const rows: Row[] = [];
+  const failures: Record<string, string> = {};
   for (const { name, title, run } of chosen) {
-    const found = await run({ driver, postgres, shared, scratch, say, ...options });
-    show(`\n### ${name}: ${title}\n\n${printRows(found)}`);
-    rows.push(...found);
+    try {
+      const found = await run({ driver, postgres, shared, scratch, say, ...options });
+      show(`\n### ${name}: ${title}\n\n${printRows(found)}`);
+      rows.push(...found);
+    } catch (error) {
+      if (interrupted) throw error;
+      // What the others took half an hour to find is worth keeping.
+      failures[name] = error instanceof Error ? error.message : String(error);
+      say(`${name} failed: ${failures[name]}`);
+    }
   }
   const titles = Object.fromEntries(chosen.map(({ name, title }) => [name, title]));
-  return { machine, rounds: options.rounds, minutes: (performance.now() - started) / 60_000, titles, rows };
+  return { machine, rounds: options.rounds, minutes: (performance.now() - started) / 60_000, titles, failures, rows };
 }
 
 /** For a run that only sees whether everything works, starting each workload's own would take longest. */

@@ -24,7 +24,7 @@ function results(rows: Row[]): Results {
     node: 'v24',
     postgres: '18',
   };
-  return { machine, rounds: 5, minutes: 1, titles: {}, rows };
+  return { machine, rounds: 5, minutes: 1, titles: {}, failures: {}, rows };
 }
 
 test('the middle of readings is told with the least and the most', () => {

@@ -22,7 +22,7 @@ const notes = `## How to read it
 `;
 
 /** The whole report, as Markdown. */
-export function printReport({ machine, rounds, minutes, titles, rows }: Results): string {
+export function printReport({ machine, rounds, minutes, titles, failures, rows }: Results): string {
   const workloads = [...new Set(rows.map(({ workload }) => workload))].map((name) => {
     const own = rows.filter(({ workload }) => workload === name);
     return `### ${name}: ${titles[name] ?? ''}\n\n${printRows(own)}`;
@@ -35,6 +35,7 @@ export function printReport({ machine, rounds, minutes, titles, rows }: Results)
     notes,
     '## Measured\n',
     ...workloads,
+    ...Object.entries(failures).map(([name, why]) => `### ${name}: failed\n\n${why}\n`),
   ].join('\n');
 }
 

@@ -11,6 +11,8 @@ export interface Results {
   minutes: number;
   /** By name. */
   titles: Record<string, string>;
+  /** Why a workload could not be measured, by its name. */
+  failures: Record<string, string>;
   rows: readonly Row[];
 }
 
