@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import pg from 'pg';
 import { Client, expectStatus, logIn, logInAs } from '@stowage/tests/support/client';
 import type { Answer } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
@@ -154,6 +155,21 @@ describe('Through two gateways', () => {
       expectProblem(await postFrom(url, '/api/auth/login', right, '127.0.0.31'), 429, 'rate_limited');
       expectStatus(await postFrom(url, '/api/auth/login', right, '127.0.0.33'), 200);
     }
+  });
+
+  test('nobody gets in while guesses can not be counted (T03)', async () => {
+    const database = new pg.Client({ connectionString: system.databaseUrl });
+    await database.connect();
+    const right = { username: 'admin', password: adminPassword };
+    try {
+      await database.query('alter table identity.login_attempts rename to away');
+      for (const url of [system.url, second.url])
+        expectProblem(await postFrom(url, '/api/auth/login', right, '127.0.0.34'), 500, 'internal');
+    } finally {
+      await database.query('alter table identity.away rename to login_attempts');
+      await database.end();
+    }
+    expectStatus(await postFrom(second.url, '/api/auth/login', right, '127.0.0.34'), 200);
   });
 
   test('a logout, a new role and a removal at one are known to the other at the next request (T05, T06)', async () => {
