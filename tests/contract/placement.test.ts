@@ -208,6 +208,9 @@ describe('a blob that is not what it was', () => {
     expect(received.bytes.toString()).not.toContain('root:');
     await expectBad(stored, 'missing');
     await expectUnavailable(stored, 'stream');
+    const head = await client.call('HEAD', `/api/files/${stored.file['id']}/download`);
+    expect(head.status).toBe(503);
+    expectRetryAfter(head);
   });
 
   test('a shorter one still gives what it has, checked', async () => {

@@ -14,7 +14,7 @@ import { judge, rangeStands } from './preconditions.ts';
 import { parseRange } from './ranges.ts';
 import type { ByteRange } from './ranges.ts';
 import type { ShortContent } from './short-content.ts';
-import { readVerified } from './verified-reader.ts';
+import { noGoodCopy, readVerified } from './verified-reader.ts';
 import type { BlobSource } from './verified-reader.ts';
 
 /**
@@ -43,6 +43,8 @@ export async function sendContent(
   const verdict = judge(request.headers, etag, modified);
   if (verdict === 'failed') throw new AppError('precondition_failed', 'The content is not the one you have.');
   if (verdict === 'not_modified') return reply.code(304).headers(headers).removeHeader('content-type').send();
+  // Known without a look at the backend, so that HEAD promises nothing that GET can't give.
+  if (source.size > 0 && source.replicas.length === 0) throw noGoodCopy();
   const range = rangeOf(request, source.size, etag, modified);
   const { start, end } = range ?? { start: 0, end: source.size };
   const head: Head = {

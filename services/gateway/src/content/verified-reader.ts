@@ -55,7 +55,12 @@ export async function* readVerified(
       await passOver(dependencies, source, replica, error, context);
     }
   }
-  throw unavailable('No good copy of this content can be read just now.');
+  throw noGoodCopy();
+}
+
+/** What a client is told where no replica can be read. */
+export function noGoodCopy(): AppError {
+  return unavailable('No good copy of this content can be read just now.');
 }
 
 /** A part of a chunk in memory of its own; the chunk itself is gone. */
