@@ -108,6 +108,16 @@ test('probes pass', async () => {
   await until(() => inside.length === 4);
 });
 
+test('probes take no turn', async () => {
+  for (const path of ['/api/system/ready', '/api/system/health']) {
+    send(path);
+    await until(() => inside.length === 1);
+    for (const probe of inside) gate.enter(probe.request);
+    finish(path);
+  }
+  await fill();
+});
+
 test('who waits for a body takes no turn, and is let go on at once', async () => {
   await fill();
   await sendWaiting('/3');

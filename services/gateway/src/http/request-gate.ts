@@ -26,7 +26,8 @@ export interface GateLimits {
 export class RequestGate {
   readonly #limits: GateLimits;
   readonly #waiting: (() => void)[] = [];
-  readonly #working = new WeakSet<IncomingMessage>();
+  /** Those that were let in and are not answered: true while they take a turn. */
+  readonly #inside = new WeakMap<IncomingMessage, boolean>();
   #count = 0;
 
   constructor(limits: GateLimits) {
@@ -45,7 +46,8 @@ export class RequestGate {
 
   /** Gives the turn to another while the request's body arrives. */
   leave(request: IncomingMessage): void {
-    if (!this.#working.delete(request)) return;
+    if (!this.#inside.get(request)) return;
+    this.#inside.set(request, false);
     this.#count -= 1;
     while (this.#count < this.#limits.atOnce) {
       const next = this.#waiting.shift();
@@ -56,8 +58,8 @@ export class RequestGate {
 
   /** Counts the request again; it was let in already, so it need not wait. */
   enter(request: IncomingMessage): void {
-    if (this.#working.has(request)) return;
-    this.#working.add(request);
+    if (this.#inside.get(request) !== false) return;
+    this.#inside.set(request, true);
     this.#count += 1;
   }
 
@@ -72,8 +74,12 @@ export class RequestGate {
   #start(handler: RequestListener, request: IncomingMessage, response: ServerResponse): void {
     // Its client may have gone while it waited.
     if (response.destroyed) return;
-    this.enter(request);
-    response.once('close', () => this.leave(request));
+    this.#inside.set(request, true);
+    this.#count += 1;
+    response.once('close', () => {
+      this.leave(request);
+      this.#inside.delete(request);
+    });
     handler(request, response);
   }
 }
@@ -81,9 +87,9 @@ export class RequestGate {
 /** Tells the gate when a request waits for its body, and when it is worked on. */
 export function addGate(app: FastifyInstance, gate: RequestGate): void {
   app.addHook('preParsing', async (request) => gate.leave(request.raw));
-  app.addHook('preHandler', async (request, reply) => {
+  app.addHook('preHandler', async (request) => {
     const { unhurried, waits } = request.routeOptions.config;
-    if (!unhurried && !waits && !reply.raw.destroyed) gate.enter(request.raw);
+    if (!unhurried && !waits) gate.enter(request.raw);
   });
 }
 
