@@ -29,9 +29,11 @@ afterAll(() => report.print());
 
 const shapes: { mode: Mode; database: 'embedded' | 'external' }[] = [
   { mode: 'standalone', database: 'embedded' },
-  { mode: 'standalone', database: 'external' },
   { mode: 'services', database: 'external' },
 ];
+if (faultSizes.everyShape) {
+  shapes.push({ mode: 'standalone', database: 'external' }, { mode: 'services', database: 'embedded' });
+}
 
 describe.each(shapes)('R10 kill -9 of PostgreSQL under load, $mode, $database', ({ mode, database }) => {
   const random = new Random(chooseSeed());

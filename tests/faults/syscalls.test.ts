@@ -79,7 +79,7 @@ describe.each<Mode>(['standalone', 'services'])('R03 a call of the system that f
   async function makeFile(excused: number[]): Promise<void> {
     files += 1;
     const needs = { directory, random: new Random(random.seed), journal, label: `${mode}-${files}` };
-    await new CrashClient(client, needs, { excused, largest: 2_000_000 }).makeFile();
+    await new CrashClient(client, needs, { excused, largest: 600_000 }).makeFile();
   }
 
   async function callsOfOneFile(): Promise<Map<string, number>> {

@@ -12,9 +12,10 @@ export const faultSizes = {
   callStep: size(5, 1),
   /** R10 */
   databaseKills: size(5, 50),
+  everyShape: full,
   /** R01 */
   kills: size(60, 900),
-  killsOfAll: size(10, 200),
+  killsOfAll: size(6, 200),
   uploads: size(500, 10_000),
   killEveryMs: size(700, 2_000),
   /** R05: for how long there is no room. */
