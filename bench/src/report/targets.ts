@@ -21,6 +21,26 @@ interface Target {
 
 const targets: readonly Target[] = [
   {
+    workload: 'driver',
+    aim: 'fastest requests measured ≤ 0.7 of what the driver can do',
+    atMost: 0.7,
+    of: (rows) => {
+      const fastest = rows.served().filter(({ unit }) => unit === 'per s');
+      return fastest.length === 0
+        ? null
+        : ratio(Math.max(...fastest.map(({ value }) => value.median)), rows.value('driver', 'empty server'));
+    },
+  },
+  {
+    workload: 'driver',
+    aim: 'the driver takes ≤ 0.7 of a core in every load',
+    atMost: 0.7,
+    of: (rows) => {
+      const shares = rows.served().flatMap(({ details }) => details['driver cores']?.median ?? []);
+      return shares.length === 0 ? null : Math.max(...shares);
+    },
+  },
+  {
     workload: 'W1',
     aim: '≥ 0.9 of node-shas',
     atLeast: 0.9,
@@ -130,6 +150,12 @@ class Rows {
 
   value(workload: string, contender: string): number | null {
     return this.#rows.get(`${workload}/${contender}`)?.value.median ?? null;
+  }
+
+  /** What came from a server; a bare statement is as fast as the driver can send it. */
+  served(): Row[] {
+    const apart = (row: Row): boolean => row.workload.startsWith('driver') || row.contender.startsWith('bare ');
+    return [...this.#rows.values()].filter((row) => !apart(row));
   }
 
   detail(workload: string, contender: string, name: string): number | null {
