@@ -10,6 +10,7 @@ import * as placement from './migrations/0005-placement.ts';
 import * as identity from './migrations/0006-identity.ts';
 import * as jobs from './migrations/0007-jobs.ts';
 import * as shortUploads from './migrations/0008-short-uploads.ts';
+import * as loginAttempts from './migrations/0009-login-attempts.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -21,6 +22,7 @@ export const migrations: Record<string, Migration> = {
   '0006-identity': identity,
   '0007-jobs': jobs,
   '0008-short-uploads': shortUploads,
+  '0009-login-attempts': loginAttempts,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
