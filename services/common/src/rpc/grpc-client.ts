@@ -38,13 +38,13 @@ function readOnlyMethods(descriptors: readonly DescService[]): { service: string
 }
 
 /** A typed client over a channel. */
-export function grpcClient<S extends DescService>(descriptor: S, channel: Channel): Client<S> {
+export function grpcClient<S extends DescService>(descriptor: S, channel: () => Channel): Client<S> {
   return clientFor(descriptor, (method, request, context, options) => {
     const definition = methodDefinition(method);
     const metadata = new Metadata();
     for (const [name, value] of Object.entries(contextToHeaders(context))) metadata.set(name, value);
     return new Promise<Message>((resolve, reject) => {
-      const call = channel.makeUnaryRequest(
+      const call = channel().makeUnaryRequest(
         definition.path,
         definition.requestSerialize,
         definition.responseDeserialize,

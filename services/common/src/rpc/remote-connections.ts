@@ -13,10 +13,16 @@ export interface Address {
   bytes: string | null;
 }
 
+/** One channel for all that a service serves: after a restart all of it is back at the same moment. */
+interface Target {
+  descriptors: DescService[];
+  channel: Channel | null;
+}
+
 /** Connections over gRPC and the byte port. */
 export class RemoteConnections implements Connections {
   readonly #addresses: Partial<Record<ServiceName, Address>>;
-  readonly #channels = new Map<string, Channel>();
+  readonly #targets = new Map<ServiceName, Target>();
   readonly #byteClients = new Map<ByteService, ByteClient>();
 
   constructor(addresses: Partial<Record<ServiceName, Address>>) {
@@ -24,10 +30,12 @@ export class RemoteConnections implements Connections {
   }
 
   client<S extends DescService>(descriptor: S, of: ServiceName = serviceOf(descriptor)): Client<S> {
-    const key = `${of}/${descriptor.typeName}`;
-    const channel = this.#channels.get(key) ?? openChannel(this.#address(of).rpc, [descriptor]);
-    this.#channels.set(key, channel);
-    return grpcClient(descriptor, channel);
+    const { rpc } = this.#address(of);
+    const target = this.#targets.get(of) ?? { descriptors: [], channel: null };
+    this.#targets.set(of, target);
+    if (!target.descriptors.includes(descriptor)) target.descriptors.push(descriptor);
+    // Opened by the first call: by then all clients are made, so the channel knows which of their calls it may retry.
+    return grpcClient(descriptor, () => (target.channel ??= openChannel(rpc, target.descriptors)));
   }
 
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
@@ -39,7 +47,7 @@ export class RemoteConnections implements Connections {
   }
 
   async close(): Promise<void> {
-    for (const channel of this.#channels.values()) channel.close();
+    for (const { channel } of this.#targets.values()) channel?.close();
     await Promise.all([...this.#byteClients.values()].map((client) => client.close()));
   }
 
