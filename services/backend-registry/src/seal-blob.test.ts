@@ -229,7 +229,7 @@ function factsOf(content: Buffer): unknown {
 function brokenAfter(content: Buffer): Readable {
   return Readable.from(
     (function* () {
-      yield content;
+      yield Buffer.from(content);
       throw new Error('socket hang up');
     })(),
   );

@@ -43,7 +43,7 @@ async function defaultId(): Promise<string> {
 async function staged(content: Buffer): Promise<{ backendId: string; stagedId: string }> {
   const stagedId = newId();
   const { backendId } = await replica.stage({ stagedId, size: BigInt(content.length) });
-  await replica.append(part(backendId, stagedId, 0, content.length), Readable.from([content]), context());
+  await replica.append(part(backendId, stagedId, 0, content.length), Readable.from([Buffer.from(content)]), context());
   return { backendId, stagedId };
 }
 
@@ -328,9 +328,17 @@ describe('over the byte port', () => {
     const stagedId = newId();
     const { backendId } = await replica.stage({ stagedId });
     const append = client.uploader(appendStaged);
-    const first = await append(part(backendId, stagedId, 0, content.length), Readable.from([content]), context());
+    const first = await append(
+      part(backendId, stagedId, 0, content.length),
+      Readable.from([Buffer.from(content)]),
+      context(),
+    );
     expect(first.offset).toBe(BigInt(content.length));
-    const again = append(part(backendId, stagedId, 0, content.length), Readable.from([content]), context());
+    const again = append(
+      part(backendId, stagedId, 0, content.length),
+      Readable.from([Buffer.from(content)]),
+      context(),
+    );
     expect((await refuses(again, 'offset_conflict')).members).toEqual({ offset: content.length });
     const size = BigInt(content.length);
     const { blob } = await replica.blobs.sealBlob(
@@ -354,7 +362,7 @@ describe('over the byte port', () => {
     socket.destroy();
     const append = client.uploader(appendStaged);
     const rest = async (at: number): Promise<number> => {
-      const body = Readable.from([content.subarray(at)]);
+      const body = Readable.from([Buffer.from(content.subarray(at))]);
       return Number((await append(part(backendId, stagedId, at, content.length, 2n), body, context())).offset);
     };
     // The broken writer may have got further than was seen above: then the refusal says how far.

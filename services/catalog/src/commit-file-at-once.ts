@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { QueryExecutorProvider } from 'kysely';
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { violatedConstraint } from '@stowage/common/database/database-error';
+import { isRetryable, violatedConstraint } from '@stowage/common/database/database-error';
 import { isId, rootDirectoryId } from '@stowage/common/ids';
 import { outboxInsert } from '@stowage/common/jobs/outbox';
 import { normalizeName } from '@stowage/common/names';
@@ -76,7 +76,7 @@ async function insertAll(
     const { rows } = await statement.execute(db);
     return rows[0];
   } catch (error) {
-    if (violatedConstraint(error) === null) throw error;
+    if (violatedConstraint(error) === null && !isRetryable(error)) throw error;
     return undefined;
   }
 }

@@ -75,7 +75,8 @@ export interface AppendableStore extends BlobStore {
   stagedOffset(stagedId: string): Promise<number | null>;
 
   /**
-   * Appends `body`; resolves with the new offset once all before it is durable. `body` is never destroyed.
+   * Appends `body`; resolves with the new offset once all before it is durable. `body` is never destroyed;
+   * its pieces are this method's to free.
    * A body that breaks off, or `signal` aborted: what arrived is kept, durably, and `unavailable` is thrown.
    * With a checksum, nothing of a body counts before all of it was found right, even over a crash.
    * Errors: `not_found`, `state_conflict` (content to be made is there already), `offset_conflict` (member `offset`), `payload_too_large` (the content is filled up to the

@@ -24,7 +24,8 @@ export function toDatabaseError(error: unknown): unknown {
   return isOutage(error) ? unavailable('The database can not be reached just now.', error) : error;
 }
 
-const outageClasses = ['08', '57', '53'];
+// 58: the server's own disk fails it.
+const outageClasses = ['08', '57', '53', '58'];
 const outageMessages =
   /timeout exceeded when trying to connect|Query read timeout|Connection terminated|not queryable/i;
 

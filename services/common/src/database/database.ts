@@ -42,7 +42,11 @@ export function openDatabase(options: DatabaseOptions): Database {
     query_timeout: statementTimeoutMs + 2_000,
   });
   const statements = new PreparedStatements();
-  pool.on('connect', (client) => statements.use(client));
+  pool.on('connect', (client) => {
+    statements.use(client);
+    // The pool hears a connection only while it is idle; one that breaks in a transaction must not end the process.
+    client.on('error', ignore);
+  });
   pool.on('error', (error) => options.logger.warn({ err: error }, 'An idle database connection broke.'));
   return { pool, close: () => pool.end() };
 }
@@ -51,3 +55,6 @@ export function openDatabase(options: DatabaseOptions): Database {
 export function queryBuilder<T>(database: Database): Kysely<T> {
   return new Kysely<T>({ dialect: new PostgresDialect({ pool: database.pool }) });
 }
+
+/** Whoever waits for a query on that connection is told by its failure. */
+function ignore(): void {}
