@@ -38,6 +38,7 @@ let jobs: Client<typeof JobService>;
 beforeAll(async () => {
   server = await startTestDatabase();
   pool = new pg.Pool({ connectionString: server.url, max: 2 });
+  pool.on('error', () => undefined);
   await pool.query(
     `insert into registry.backends (id, name, type, is_default, config)
      values ($1, 'local', 'local_directory', true, '{}'), ($2, 'far', 's3', false, '{}')`,

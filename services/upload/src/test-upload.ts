@@ -46,6 +46,7 @@ export interface TestUploads {
 export async function startTestUploads(): Promise<TestUploads> {
   const database = await startTestDatabase();
   const pool = new pg.Pool({ connectionString: database.url, max: 2 });
+  pool.on('error', () => undefined);
   const neighbours = new FakeNeighbours();
   const processes = new Set<TestProcess>();
   await pool.query(

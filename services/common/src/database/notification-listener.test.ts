@@ -14,6 +14,7 @@ const ours = `from pg_stat_activity where application_name = 'stowage-notificati
 beforeAll(async () => {
   server = await startTestDatabase();
   pool = new pg.Pool({ connectionString: server.url, max: 1 });
+  pool.on('error', () => undefined);
 });
 afterAll(async () => {
   await pool.end();
