@@ -28,6 +28,8 @@ export const migrations: Record<string, Migration> = {
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
 export async function migrate(url: string): Promise<string[]> {
   const pool = new pg.Pool({ connectionString: url, max: 2, connectionTimeoutMillis: 10_000 });
+  // What breaks is told by the query that waits for it.
+  pool.on('error', ignore).on('connect', (client) => client.on('error', ignore));
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
   try {
     const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
@@ -47,3 +49,5 @@ export async function schemaMismatch(pool: pg.Pool): Promise<string | null> {
   const missing = Object.keys(migrations).filter((name) => !applied.has(name));
   return missing.length === 0 ? null : `The database lacks ${missing.join(', ')}: run the migrations first.`;
 }
+
+function ignore(): void {}
