@@ -32,7 +32,7 @@ export async function logIn(
   const { right, outdated } = await verifyPassword(password, row?.password_hash ?? (await dummyHash));
   if (!row || !right || row.disabled)
     throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
-  await forgiveAttempt(db, username, address, settings);
+  await forgiveAttempt(db, username, address);
   if (outdated) await rehash(db, row.id, row.password_hash, password);
   const session = await createSession(db, row.id, settings);
   return { ...session, user: toUser(row) };

@@ -19,6 +19,7 @@ export async function countAttempt(
   limits: Limits,
 ): Promise<void> {
   const keys = keysOf(username, address);
+  await dropOldCounts(db, limits);
   const { rows } = await query(() =>
     sql<{ key: string; attempts: number; remaining_ms: number }>`
       insert into identity.login_attempts as a (key, attempts, window_started_at)
@@ -39,23 +40,25 @@ export async function countAttempt(
   }
 }
 
-/** Takes a login that turned out right back from the counts, and drops counts of long ago. */
-export async function forgiveAttempt(
-  db: Kysely<Tables>,
-  username: string,
-  address: string,
-  limits: Limits,
-): Promise<void> {
+/** Takes a login that turned out right back from the counts. */
+export async function forgiveAttempt(db: Kysely<Tables>, username: string, address: string): Promise<void> {
   const keys = keysOf(username, address);
   await query(async () => {
     await sql`delete from identity.login_attempts where key = ${keys.pair}`.execute(db);
     await sql`update identity.login_attempts set attempts = greatest(0, attempts - 1) where key = ${keys.address}`.execute(
       db,
     );
-    await sql`
-      delete from identity.login_attempts where key in (select key from identity.login_attempts
-        where window_started_at < now() - ${limits.loginWindowMs} * interval '1 ms' limit 100)`.execute(db);
   });
+}
+
+/** Each login adds two counts and drops more old ones, so that guessing does not fill the table. */
+async function dropOldCounts(db: Kysely<Tables>, limits: Limits): Promise<void> {
+  await query(() =>
+    sql`
+      delete from identity.login_attempts where key in (select key from identity.login_attempts
+        where window_started_at < now() - ${limits.loginWindowMs} * interval '1 ms' limit 10
+        for update skip locked)`.execute(db),
+  );
 }
 
 /** Hashed, so that the table holds neither what people typed nor names of any length. */
