@@ -11,8 +11,13 @@ import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
 import { shielded } from './shielded.ts';
 
-/** From the last byte of an upload to its answer: the store may have to make all of it durable. */
-const uploadTimeoutMs = 120_000;
+/**
+ * From the last byte of an upload to its answer: the store may have to make all of it durable. Less than the idle limit
+ * of the gateway, so that a client is told.
+ */
+const uploadTimeoutMs = 50_000;
+/** How long a service may take no byte of a body. */
+const stallMs = 30_000;
 
 /** The byte port of one other service. */
 export class ByteClient {
@@ -30,7 +35,7 @@ export class ByteClient {
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
     return async (request, body, context) => {
       // A refusal must not destroy the body's own socket: the client is still to read why.
-      const view = shielded(body);
+      const view = shielded(body, stallMs);
       const answer = await this.#send(operation.path, headersOf(operation.input, request, context), view, context);
       const bytes = new Uint8Array(await answer.body.arrayBuffer());
       return fromBinary(operation.output, bytes);

@@ -6,6 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { shielded } from './shielded.ts';
 
+const patience = 60_000;
+
 async function textOf(stream: AsyncIterable<Buffer>): Promise<string> {
   const pieces: Buffer[] = [];
   for await (const piece of stream) pieces.push(piece);
@@ -15,7 +17,7 @@ async function textOf(stream: AsyncIterable<Buffer>): Promise<string> {
 describe('shielded', () => {
   test('gives the whole body', async () => {
     const body = new PassThrough();
-    const view = shielded(body);
+    const view = shielded(body, patience);
     body.write('one ');
     body.end('two');
     expect(await textOf(view)).toBe('one two');
@@ -23,7 +25,7 @@ describe('shielded', () => {
 
   test('takes no more than its buffer while nobody reads', async () => {
     const body = new PassThrough();
-    const view = shielded(body);
+    const view = shielded(body, patience);
     for (let sent = 0; sent < 8 * 1024 * 1024; sent += 64 * 1024) {
       body.write(Buffer.alloc(64 * 1024));
       await new Promise((resolve) => setImmediate(resolve));
@@ -32,13 +34,36 @@ describe('shielded', () => {
     view.destroy();
   });
 
+  test('breaks when nobody takes what is there for too long, and leaves the body alone', async () => {
+    const body = new PassThrough({ highWaterMark: 4 * 1024 * 1024 });
+    const view = shielded(body, 20);
+    body.write(Buffer.alloc(2 * 1024 * 1024));
+    const [error] = await once(view, 'error');
+    expect(error).toMatchObject({ code: 'unavailable' });
+    expect(body.destroyed).toBe(false);
+  });
+
+  test('goes on for as long as something is taken', async () => {
+    const body = new PassThrough();
+    const view = shielded(body, 200);
+    const piece = Buffer.alloc(512 * 1024);
+    for (let round = 0; round < 12; round += 1) body.write(piece);
+    body.end();
+    let taken = 0;
+    for await (const bytes of view) {
+      taken += (bytes as Buffer).length;
+      await new Promise((resolve) => setTimeout(resolve, 40));
+    }
+    expect(taken).toBe(12 * piece.length);
+  });
+
   test('breaks where the body breaks off', async () => {
     const body = new PassThrough();
-    const view = shielded(body);
+    const view = shielded(body, patience);
     body.write('half');
     body.destroy();
     await expect(textOf(view)).rejects.toThrow();
-    await expect(textOf(shielded(body))).rejects.toThrow();
+    await expect(textOf(shielded(body, patience))).rejects.toThrow();
   });
 
   test.each([true, false])(
@@ -47,7 +72,7 @@ describe('shielded', () => {
       const rests: number[] = [];
       const server = createServer({ highWaterMark: 256 * 1024 }, (incoming, response) => {
         void (async () => {
-          const view = shielded(incoming);
+          const view = shielded(incoming, patience);
           view.on('error', () => undefined);
           await once(view, 'readable');
           const read = (view.read(10) as Buffer).length;

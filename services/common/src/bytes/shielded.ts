@@ -1,14 +1,20 @@
 import { Readable } from 'node:stream';
+import { unavailable } from '../errors.ts';
 
 const bufferBytes = 1024 * 1024;
 
 /**
  * A view of `body`, with back-pressure, whose destruction leaves `body` as it is: paused, with the rest in it for whoever
- * reads on. A body that breaks off breaks the view.
+ * reads on. A body that breaks off breaks the view. So does a reader that takes nothing for `stallMs` while there is
+ * something: with `unavailable`.
  */
-export function shielded(body: Readable): Readable {
+export function shielded(body: Readable, stallMs: number): Readable {
+  let stalled: NodeJS.Timeout | undefined;
+  const onStall = (): void => void view.destroy(unavailable('Content is not taken just now.'));
   const onData = (piece: Buffer): void => {
-    if (!view.push(piece)) body.pause();
+    if (view.push(piece)) return;
+    body.pause();
+    stalled ??= setTimeout(onStall, stallMs);
   };
   const onEnd = (): void => void view.push(null);
   const onBroken = (error?: Error): void => {
@@ -16,8 +22,13 @@ export function shielded(body: Readable): Readable {
   };
   const view = new Readable({
     highWaterMark: bufferBytes,
-    read: () => void body.resume(),
+    read: () => {
+      clearTimeout(stalled);
+      stalled = undefined;
+      body.resume();
+    },
     destroy: (error, done) => {
+      clearTimeout(stalled);
       body.off('data', onData).off('end', onEnd).off('close', onBroken);
       if (!body.readableEnded) body.pause();
       done(error);
