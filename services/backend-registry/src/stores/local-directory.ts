@@ -112,9 +112,9 @@ export class LocalDirectory implements AppendableStore {
   }
 
   async freeBytes(): Promise<number> {
-    if (this.#free.believedUntil < Date.now()) {
+    if (this.#free.believedUntil < performance.now()) {
       const { bavail, bsize } = await guarded(() => statfs(this.#root));
-      this.#free = { bytes: bavail * bsize, believedUntil: Date.now() + freeBelievedMs };
+      this.#free = { bytes: bavail * bsize, believedUntil: performance.now() + freeBelievedMs };
     }
     return this.#free.bytes;
   }
