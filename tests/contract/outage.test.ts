@@ -16,7 +16,8 @@ let file: Json;
 beforeAll(async () => {
   system = await startSystem(mode());
   root = await logIn(system.url);
-  file = await root.putFile('kept.txt', 'kept');
+  // Longer than what the gateway keeps in memory.
+  file = await root.putFile('kept.txt', 'kept '.repeat(20_000));
 });
 
 afterAll(() => system.close());
