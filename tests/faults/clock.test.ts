@@ -89,10 +89,12 @@ maybe.each(['+3600s', '-3600s'])('R14 a clock that jumps by %s', (jump) => {
       const left = Date.parse(String(me['session']['expires_at'])) - Date.now();
       expect(Math.abs(left - lifeMs)).toBeLessThan(minute);
     }
-    // The clock did jump.
-    const skewMs =
-      Date.parse(expectStatus(await wrong.get('/api/system/health'), 200).headers.get('date') ?? '') - Date.now();
-    expect(Math.abs(skewMs)).toBeGreaterThan(59 * minute);
+    // The clock did jump; Node makes the text of a date once a second.
+    const skewMs = await until(async () => {
+      const { headers } = expectStatus(await wrong.get('/api/system/health'), 200);
+      const skew = Date.parse(headers.get('date') ?? '') - Date.now();
+      return Math.abs(skew) > 59 * minute ? skew : null;
+    });
     report.add(jump, { 'skew in s': Math.round(skewMs / 1000) });
   });
 

@@ -105,7 +105,7 @@ describe.each<Mode>(['standalone', 'services'])('R04 a sync that fails, %s', (mo
     report.add(`${mode}, seal`, { answer: answer.status, 'resumed at': await resume() });
   });
 
-  maybe.each([1, 2, 3])('of a folder, the %d. of a finalize, is not acknowledged either', async (time) => {
+  maybe.each([1, 2])('of a folder, the %d. of a finalize, is not acknowledged either', async (time) => {
     await newUpload();
     expectStatus(await append(client, upload.path, 0, bytes), 204);
     const before = (await namesThere()).length;

@@ -53,7 +53,8 @@ async function candidates(db: Kysely<Tables>, wished: readonly string[]): Promis
 async function refusalOf(needs: Needs, backendId: string, wish: Wish): Promise<AppError | null> {
   try {
     const store = await needs.backends.open(backendId);
-    return (wish.size ?? 0) > (await store.freeBytes()) - needs.reserveBytes ? noRoom() : null;
+    const wanted = (wish.size ?? 0) + needs.reserveBytes;
+    return (await store.freeBytes(wanted)) < wanted ? noRoom() : null;
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     needs.logger.warn({ err: error.cause ?? error, backend_id: backendId }, 'A backend was passed over.');

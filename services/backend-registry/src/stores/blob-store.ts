@@ -100,6 +100,6 @@ export interface AppendableStore extends BlobStore {
   /** Stops a writer and removes staged content, durably. Missing content is success, so it may be called twice. */
   discard(stagedId: string): Promise<void>;
 
-  /** How many bytes fit. */
-  freeBytes(): Promise<number>;
+  /** How many bytes fit; what is known of a moment ago will do where that is `enough`. */
+  freeBytes(enough: number): Promise<number>;
 }

@@ -111,8 +111,8 @@ export class LocalDirectory implements AppendableStore {
     await guarded(() => this.#staging.discard(checkedId(stagedId)));
   }
 
-  async freeBytes(): Promise<number> {
-    if (this.#free.believedUntil < performance.now()) {
+  async freeBytes(enough: number): Promise<number> {
+    if (this.#free.bytes < enough || this.#free.believedUntil < performance.now()) {
       const { bavail, bsize } = await guarded(() => statfs(this.#root));
       this.#free = { bytes: bavail * bsize, believedUntil: performance.now() + freeBelievedMs };
     }
