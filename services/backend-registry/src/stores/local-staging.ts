@@ -31,7 +31,7 @@ export class LocalStaging {
   /** What this process made durable: a look at it costs no fsync, and one that fails voids nothing of it. */
   readonly #durable = new LRUCache<string, number>({ max: rememberedOffsets });
 
-  /** Made whole by one body without a checksum, in this process: it has no side file. */
+  /** Made by one body without a checksum, in this process, and not appended to since: it has no side file. */
   readonly #plain = new LRUCache<string, true>({ max: rememberedOffsets });
 
   /** `root` is a real path. */
