@@ -44,6 +44,7 @@ interface Plan {
   'Node Type': string;
   'Relation Name'?: string;
   'Index Name'?: string;
+  'Index Cond'?: string;
   'Plan Rows': number;
   'Total Cost': number;
   Plans?: Plan[];
@@ -85,6 +86,8 @@ function faultsIn(plan: Plan, big: readonly string[], which: string, bounded = f
   const isBig = big.includes(relation);
   const faults: string[] = [];
   if (type === 'Seq Scan' && isBig) faults.push(`Seq Scan on ${relation}${which}`);
+  else if (/^Index.*Scan$/.test(type) && isBig && !bounded && plan['Index Cond'] === undefined)
+    faults.push(`${type} of the whole of ${relation}${which}`);
   else if (/Scan$/.test(type) && isBig && !bounded && plan['Plan Rows'] > rowsMax)
     faults.push(`${type} of ${plan['Plan Rows']} rows of ${relation}${which}`);
   const below = type === 'Limit' || (bounded && !/^(Sort|Incremental Sort|Aggregate|Hash)$/.test(type));

@@ -42,11 +42,18 @@ export const nodeColumns = sql`
 
 const stepColumns = sql`n.id, n.parent_id, n.name, n.deleted_at, n.purge_at, n.purged_at`;
 
+/**
+ * `catalog.nodes n` by id, for each row before it on its own. Of a plain join PostgreSQL may make one that reads the whole
+ * table, and keep that plan from when the table was small.
+ */
+const nodeById = (id: RawBuilder<unknown>): RawBuilder<unknown> => sql`
+      cross join lateral (select n.* from catalog.nodes n where n.id = ${id} offset 0) n`;
+
 /** The steps of the ways from the nodes that `seed` names up to the root, for the `up` of a recursive query. */
 export const wayUp = sql`
-      select n.id as start, ${stepColumns}, 1 as steps from seed join catalog.nodes n on n.id = seed.id
+      select n.id as start, ${stepColumns}, 1 as steps from seed ${nodeById(sql`seed.id`)}
       union all
-      select up.start, ${stepColumns}, up.steps + 1 from up join catalog.nodes n on n.id = up.parent_id
+      select up.start, ${stepColumns}, up.steps + 1 from up ${nodeById(sql`up.parent_id`)}
       where up.purged_at is null and up.steps < ${sql.lit(walkMax)}`;
 
 /**
@@ -65,7 +72,7 @@ export async function loadNodes<More extends object = object>(
       from up group by start
     )
     select ${nodeColumns}, (select sha256 from catalog.blobs b where b.id = n.blob_id), ways.way${more}
-    from ways join catalog.nodes n on n.id = ways.start`.execute(db);
+    from ways ${nodeById(sql`ways.start`)}`.execute(db);
   return rows.flatMap((row) => {
     const standing = standingOf(row.way);
     return standing ? [{ row, standing, way: row.way.map((step) => step.id) }] : [];

@@ -3,7 +3,7 @@ import { pino } from 'pino';
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import pg from 'pg';
-import { openDatabase, queryBuilder } from '@stowage/common/database/database';
+import { openDatabase, queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
 import type { JsonObject } from '@stowage/common/jobs/job';
 import { LocalConnections } from '@stowage/common/rpc/connections';
@@ -28,6 +28,8 @@ export interface TestCatalog {
   content: Client<typeof ContentService>;
   /** With the role of the catalog. */
   db: Kysely<unknown>;
+  /** What `db` works with. */
+  pool: pg.Pool;
   /** The superuser: sees and changes everything. */
   admin: pg.Pool;
   context(idempotency?: IdempotencyKey): CallContext;
@@ -47,7 +49,7 @@ export async function startTestCatalog(): Promise<TestCatalog> {
   admin.on('error', () => undefined);
   const db = queryBuilder<unknown>(own);
   const connections = new LocalConnections(logger);
-  connections.add('catalog', catalogEndpoints(db, keeping), []);
+  connections.add('catalog', catalogEndpoints(db, readBuilder(own), keeping), []);
   const tree = connections.client(TreeService);
   const content = connections.client(ContentService);
   await admin.query(
@@ -58,6 +60,7 @@ export async function startTestCatalog(): Promise<TestCatalog> {
     tree,
     content,
     db,
+    pool: own.pool,
     admin,
     context: contextOf,
     directory: async (name, parentId = rootDirectoryId) =>
