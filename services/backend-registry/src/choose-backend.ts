@@ -13,7 +13,7 @@ export interface Wish {
 }
 
 interface Needs {
-  db: Kysely<Tables>;
+  reads: Kysely<Tables>;
   backends: OpenBackends;
   /** Bytes that stay free on a backend. */
   reserveBytes: number;
@@ -26,7 +26,7 @@ interface Needs {
  */
 export async function chooseBackend(needs: Needs, wish: Wish): Promise<string> {
   let full = false;
-  for (const backendId of await candidates(needs.db, wish.backendIds)) {
+  for (const backendId of await candidates(needs.reads, wish.backendIds)) {
     const refusal = await refusalOf(needs, backendId, wish);
     if (refusal === null) return backendId;
     full ||= refusal.code === 'insufficient_storage';
@@ -35,9 +35,9 @@ export async function chooseBackend(needs: Needs, wish: Wish): Promise<string> {
   throw unavailable('No backend can take an upload just now: check the health of the default backend.');
 }
 
-async function candidates(db: Kysely<Tables>, wished: readonly string[]): Promise<string[]> {
+async function candidates(reads: Kysely<Tables>, wished: readonly string[]): Promise<string[]> {
   const rows = await query(() =>
-    db
+    reads
       .selectFrom('registry.backends')
       .select(['id', 'is_default'])
       .where('enabled', '=', true)

@@ -24,7 +24,7 @@ afterAll(() => registry.close());
 
 test('a clock that is set back does not make a marker believed for longer', async () => {
   await registry.replica().setUp();
-  const db = queryBuilder<Tables>({ pool: registry.admin, close: async () => undefined });
+  const db = queryBuilder<Tables>({ pool: registry.admin });
   const backends = new OpenBackends(db, createLogger('test', 'silent'));
   const id = (await registry.rows())[0]?.id ?? '';
   await backends.open(id);

@@ -28,6 +28,8 @@ import { verifyBlob } from './verify-blob.ts';
 
 export interface RegistryParts {
   db: Kysely<Tables>;
+  /** For short reading. */
+  reads: Kysely<Tables>;
   content: Client<typeof ContentService>;
   backends: OpenBackends;
   digests: DigestCache;

@@ -1,4 +1,4 @@
-import { queryBuilder } from '@stowage/common/database/database';
+import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
@@ -26,6 +26,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
   const seals = new Seals({ backends, digests, logger });
   const parts = {
     db,
+    reads: readBuilder<Tables>(dependencies.database),
     content: connections.client(ContentService),
     backends,
     digests,

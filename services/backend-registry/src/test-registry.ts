@@ -1,11 +1,10 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { Kysely } from 'kysely';
 import pg from 'pg';
 import { appendStaged, readBlob } from '@stowage/common/bytes/operations';
 import type { ByteEndpoint, Downloader, Uploader } from '@stowage/common/bytes/operations';
-import { openDatabase, queryBuilder } from '@stowage/common/database/database';
+import { openDatabase, queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { LocalConnections } from '@stowage/common/rpc/connections';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { CallContext } from '@stowage/common/rpc/context';
@@ -20,6 +19,7 @@ import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
 import { OpenBackends } from './open-backend.ts';
 import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
+import type { RegistryParts } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
@@ -66,12 +66,13 @@ export async function startTestRegistry(usage: Usage = []): Promise<TestRegistry
   const admin = new pg.Pool({ connectionString: database.url, max: 2 });
   admin.on('error', () => undefined);
   const db = queryBuilder<Tables>(own);
+  const reads = readBuilder<Tables>(own);
   const dataDir = await mkdtemp(path.join(tmpdir(), 'stowage-registry-'));
   return {
     dataDir,
     root: path.join(dataDir, 'backends', 'local'),
     admin,
-    replica: ({ reserveBytes = 0 } = {}) => replicaOver(db, dataDir, reserveBytes, usage),
+    replica: ({ reserveBytes = 0 } = {}) => replicaOver({ db, reads }, dataDir, reserveBytes, usage),
     rows: () => db.selectFrom('registry.backends').selectAll().orderBy('name').execute(),
     reset: async () => {
       await admin.query('delete from registry.backends');
@@ -90,7 +91,12 @@ export function context(): CallContext {
   return backgroundContext(new AbortController().signal);
 }
 
-function replicaOver(db: Kysely<Tables>, dataDir: string, reserveBytes: number, usage: Usage): TestReplica {
+function replicaOver(
+  { db, reads }: Pick<RegistryParts, 'db' | 'reads'>,
+  dataDir: string,
+  reserveBytes: number,
+  usage: Usage,
+): TestReplica {
   const logger = createLogger('test', 'silent');
   const connections = new LocalConnections(logger);
   const unused = new Proxy({}, { get: () => async () => Promise.reject(new Error('not asked for here')) });
@@ -102,7 +108,16 @@ function replicaOver(db: Kysely<Tables>, dataDir: string, reserveBytes: number, 
   const backends = new OpenBackends(db, logger);
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
-  const parts = { db, content: connections.client(ContentService), backends, digests, seals, reserveBytes, logger };
+  const parts = {
+    db,
+    reads,
+    content: connections.client(ContentService),
+    backends,
+    digests,
+    seals,
+    reserveBytes,
+    logger,
+  };
   const byteEndpoints = registryByteEndpoints(parts);
   connections.add('backend-registry', registryEndpoints(parts), byteEndpoints);
   const blobs = connections.client(BlobService);

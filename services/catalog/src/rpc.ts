@@ -29,19 +29,19 @@ import { listRecycleBin, recycleNode, restoreNode } from './recycle-bin.ts';
 import { backendUsage, reportReplica, settleReplica } from './replicas.ts';
 import type { Keeping } from './settings.ts';
 
-/** Which function answers which call. */
-export function catalogEndpoints(db: Kysely<unknown>, keeping: Keeping): Endpoint[] {
-  return [treeEndpoint(db, keeping), contentEndpoint(db)];
+/** Which function answers which call; `reads` is for short reading. */
+export function catalogEndpoints(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint[] {
+  return [treeEndpoint(db, reads, keeping), contentEndpoint(db, reads)];
 }
 
-function treeEndpoint(db: Kysely<unknown>, keeping: Keeping): Endpoint {
+function treeEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint {
   const change = <O extends DescMessage>(
     context: CallContext,
     output: O,
     run: (trx: Trx) => Promise<MessageInitShape<O>>,
   ): Promise<MessageShape<O>> => inTransaction(db, (trx) => idempotent(trx, context, output, () => run(trx)));
   return endpoint(TreeService, {
-    getNode: (request) => query(() => getNode(db, request)),
+    getNode: (request) => query(() => getNode(reads, request)),
     listChildren: (request) => query(() => listChildren(db, request)),
     createDirectory: (request, context) =>
       change(context, CreateDirectoryResponseSchema, (trx) => createDirectory(trx, context, request)),
@@ -60,13 +60,13 @@ function treeEndpoint(db: Kysely<unknown>, keeping: Keeping): Endpoint {
 }
 
 /** Its callers are services that keep their own idempotency: each change here may be asked for again. */
-function contentEndpoint(db: Kysely<unknown>): Endpoint {
+function contentEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>): Endpoint {
   return endpoint(ContentService, {
-    getContent: (request) => query(() => getContent(db, request)),
-    getChunkChecksums: (request) => query(() => getChunkChecksums(db, request)),
+    getContent: (request) => query(() => getContent(reads, request)),
+    getChunkChecksums: (request) => query(() => getChunkChecksums(reads, request)),
     reportReplica: (request) => inTransaction(db, (trx) => reportReplica(trx, request)),
     settleReplica: (request) => inTransaction(db, (trx) => settleReplica(trx, request)),
-    checkDestination: (request) => query(() => checkDestination(db, request)),
+    checkDestination: (request) => query(() => checkDestination(reads, request)),
     commitFile: async (request, context) =>
       (await query(() => commitFileAtOnce(db, context, request))) ??
       inTransaction(db, (trx) => commitFile(trx, context, request)),

@@ -1,4 +1,4 @@
-import { queryBuilder } from '@stowage/common/database/database';
+import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
@@ -23,7 +23,7 @@ export const serviceProcess: ServiceProcess<typeof catalogSettings> = {
     const schedule = new Schedule(db, 'purge_recycle_bin', common.jobIntervalMs, logger);
     return {
       name: 'catalog',
-      endpoints: catalogEndpoints(db, keeping),
+      endpoints: catalogEndpoints(db, readBuilder(database), keeping),
       byteEndpoints: [],
       async start() {
         worker.start();

@@ -24,7 +24,6 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { Kysely } from 'kysely';
-import type pg from 'pg';
 import type { ImagePreviewer } from './content/preview-process.ts';
 import type { GatewaySettings } from './settings.ts';
 import type { Tables } from './tables.ts';
@@ -43,7 +42,8 @@ export interface AppDependencies {
   settings: GatewaySettings;
   logger: Logger;
   db: Kysely<Tables>;
-  pool: pg.Pool;
+  /** For short reading. */
+  reads: Kysely<Tables>;
   tree: Client<typeof TreeService>;
   content: Client<typeof ContentService>;
   uploads: Client<typeof UploadService>;

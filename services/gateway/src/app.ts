@@ -91,7 +91,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<App> {
   addContinue(app);
   addRequestLog(app);
   await addCors(app, settings.corsOrigins);
-  addAuthorisation(app, dependencies.pool, settings);
+  addAuthorisation(app, dependencies, settings);
   await addRateLimit(app, settings.requestsPerMinute);
   addGate(app, gate);
   addNotFound(app);

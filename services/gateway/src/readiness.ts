@@ -1,4 +1,5 @@
 import type { CallContext } from '@stowage/common/rpc/context';
+import { sql } from 'kysely';
 import type { AppDependencies } from './app-types.ts';
 
 export interface Check {
@@ -17,11 +18,11 @@ const timeoutMs = 2_000;
 
 /** Asks everything that a client's request needs, side by side, each for 2 s at most. */
 export async function checkReadiness(dependencies: AppDependencies, context: CallContext): Promise<Readiness> {
-  const { pool, systems, isReady } = dependencies;
+  const { db, systems, isReady } = dependencies;
   const checks = await Promise.all([
     timed('gateway', async () => (isReady() ? null : 'starting or stopping')),
     timed('database', async () => {
-      await pool.query({ text: 'select 1' });
+      await sql`select 1`.execute(db);
       return null;
     }),
     ...[...systems].map(([name, system]) =>

@@ -1,7 +1,7 @@
 import type { Service } from '@stowage/common/runtime/service';
 import type { ServiceDependencies } from '@stowage/common/runtime/service';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
-import { queryBuilder } from '@stowage/common/database/database';
+import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { appendUpload, createUploadWithBody, readBlob } from '@stowage/common/bytes/operations';
 import { StartupError } from '@stowage/common/runtime/run-process';
 import { serviceNames } from '@stowage/common/rpc/connections';
@@ -58,7 +58,7 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     settings,
     logger,
     db: queryBuilder<Tables>(database),
-    pool: database.pool,
+    reads: readBuilder<Tables>(database),
     tree: connections.client(TreeService),
     content: connections.client(ContentService),
     uploads: connections.client(UploadService),

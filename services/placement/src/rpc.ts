@@ -10,11 +10,11 @@ import { findPolicy } from './policies.ts';
 import { runPending } from './run-pending.ts';
 import type { Tables } from './tables.ts';
 
-/** Which function answers which call. */
-export function placementEndpoints(db: Kysely<Tables>): Endpoint[] {
+/** Which function answers which call; `reads` is for short reading. */
+export function placementEndpoints(db: Kysely<Tables>, reads: Kysely<Tables>): Endpoint[] {
   return [
     endpoint(PolicyService, {
-      getPolicy: async ({ fileClass }) => ({ policy: await findPolicy(db, fileClass) }),
+      getPolicy: async ({ fileClass }) => ({ policy: await findPolicy(reads, fileClass) }),
     }),
     endpoint(JobService, {
       listJobs: (request) => listJobs(db, request),

@@ -1,4 +1,4 @@
-import { queryBuilder } from '@stowage/common/database/database';
+import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
@@ -43,7 +43,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   let waiting: Promise<void> = Promise.resolve();
   return {
     name: 'placement',
-    endpoints: placementEndpoints(db),
+    endpoints: placementEndpoints(db, readBuilder(database)),
     byteEndpoints: [],
     async start() {
       // Readiness speaks of this process alone: without backend-registry the policy is made later.

@@ -34,7 +34,7 @@ export async function appendUpload(
   body: Readable,
   context: CallContext,
 ): Promise<Answer> {
-  const upload = await findUpload(parts.db, request.id, context);
+  const upload = await findUpload(parts.reads, request.id, context);
   if (upload.state !== 'open') return appendNothing(upload, request, body);
   await refuseUnread(parts, upload, request, context);
   return parts.appends.run(requireActor(context).userId, async () => {
@@ -170,7 +170,7 @@ async function explain(
   const missing = error instanceof AppError && error.code === 'not_found';
   if (!missing && !lease.signal.aborted) return error;
   // Throws `gone` where the upload was ended.
-  const now = await findUpload(parts.db, upload.id, context);
+  const now = await findUpload(parts.reads, upload.id, context);
   if (!missing) return locked();
   return now.state === 'open' ? contentLost() : offsetConflict(lengthOf(now) ?? request.offset);
 }

@@ -39,9 +39,9 @@ export async function finalizeUpload(
   context: CallContext,
 ): Promise<Answer> {
   const startedAt = performance.now();
-  const before = await query(() => answeredBefore(parts.db, context, FinalizeUploadResponseSchema));
+  const before = await query(() => answeredBefore(parts.reads, context, FinalizeUploadResponseSchema));
   if (before) return before;
-  const upload = await findUpload(parts.db, request.id, context);
+  const upload = await findUpload(parts.reads, request.id, context);
   if (upload.state === 'finalized') return presentFile(parts, upload, context);
   const target = finalTarget(upload, checkTarget(request.target));
   if (upload.state === 'open' && !parts.complete.has(upload.id)) await requireComplete(parts, upload, context);
@@ -74,7 +74,7 @@ async function presentFile({ db, tree }: UploadParts, upload: Upload, context: C
 
 /** Another request finished or ended the upload since it was read. */
 async function overtaken(parts: UploadParts, id: string, context: CallContext): Promise<Answer> {
-  const now = await findUpload(parts.db, id, context);
+  const now = await findUpload(parts.reads, id, context);
   if (now.state === 'finalized') return presentFile(parts, now, context);
   throw unavailable('Another request changed the upload meanwhile: try again.', undefined, 1);
 }

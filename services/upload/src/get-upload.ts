@@ -12,11 +12,11 @@ export async function getUpload(
   request: GetUploadRequest,
   context: CallContext,
 ): Promise<MessageInitShape<typeof GetUploadResponseSchema>> {
-  const upload = await findVisibleUpload(parts.db, request.id, context);
+  const upload = await findVisibleUpload(parts.reads, request.id, context);
   if (upload.state !== 'open') return { upload: uploadMessage(upload, lengthOf(upload) ?? 0n) };
   const offset = await stagedOffset(parts, upload, context);
   if (offset !== null) return { upload: uploadMessage(upload, offset) };
-  const now = await findVisibleUpload(parts.db, request.id, context);
+  const now = await findVisibleUpload(parts.reads, request.id, context);
   if (now.state === 'open') throw contentLost();
   return { upload: uploadMessage(now, lengthOf(now) ?? 0n) };
 }

@@ -20,6 +20,8 @@ export type Db = Kysely<unknown>;
 /** What the service is made of: its database, and the services that it asks. */
 export interface UploadParts {
   db: Db;
+  /** For short reading. */
+  reads: Db;
   settings: UploadSettings;
   logger: Logger;
   leases: UploadLeases;

@@ -40,7 +40,7 @@ export async function sealUpload(
 ): Promise<SealedUpload | null> {
   const size = lengthOf(upload);
   if (size === null) throw new Error(`upload ${upload.id} is finalizing without a length`);
-  const known = upload.sealed_key === null ? null : await readSealed(parts.db, upload, size);
+  const known = upload.sealed_key === null ? null : await readSealed(parts.reads, upload, size);
   if (known) return checked(known, sha256);
   const waitMs = Math.max(leastWaitMs, Math.round(answerWithinMs - (performance.now() - startedAt)));
   const blob = await seal(parts, upload, { size, sha256, waitMs }, context);

@@ -4,7 +4,7 @@ import {
   createUploadWithBody as createUploadWithBodyOperation,
   uploadEndpoint,
 } from '@stowage/common/bytes/operations';
-import { queryBuilder } from '@stowage/common/database/database';
+import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import { endpoint } from '@stowage/common/rpc/contract';
@@ -90,6 +90,7 @@ function assemble(settings: UploadSettings, dependencies: ServiceDependencies): 
   const { leaseWaitMs: waitMs, leaseMs } = settings;
   return {
     db,
+    reads: readBuilder(database),
     settings,
     logger,
     leases: new UploadLeases({ db, notifications: wake.notifications, waitMs, leaseMs, logger }),

@@ -11,9 +11,9 @@ export async function terminateUpload(
   request: TerminateUploadRequest,
   context: CallContext,
 ): Promise<Record<string, never>> {
-  const upload = await findUpload(parts.db, request.id, context);
+  const upload = await findUpload(parts.reads, request.id, context);
   if (!(await endUpload(parts.db, upload.id))) {
-    const { state } = await findUpload(parts.db, request.id, context);
+    const { state } = await findUpload(parts.reads, request.id, context);
     throw new AppError('state_conflict', refusal(state));
   }
   try {

@@ -1,13 +1,17 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { sql } from 'kysely';
+import type { Kysely } from 'kysely';
 import pg from 'pg';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
+import { until } from '@stowage/tests/support/client';
 import { createLogger } from '../runtime/logger.ts';
+import type { Database } from './database.ts';
 import { toDatabaseError } from './database-error.ts';
-import { openDatabase, queryBuilder } from './database.ts';
-import { inTransaction } from './transaction.ts';
+import { openDatabase, queryBuilder, readBuilder } from './database.ts';
+import { inTransaction, query } from './transaction.ts';
 
+const silent = createLogger('test', 'silent');
 let server: TestDatabase;
 
 beforeAll(async () => {
@@ -24,8 +28,7 @@ async function terminate(pid: number): Promise<void> {
 }
 
 test('a connection that breaks between two queries of a transaction fails that transaction, and not the process', async () => {
-  const logger = createLogger('test', 'silent');
-  const database = openDatabase({ url: server.url, service: 'catalog', connections: 1, logger });
+  const database = openDatabase({ url: server.url, service: 'catalog', connections: 1, logger: silent });
   const db = queryBuilder<Record<string, never>>(database);
   const { promise: ended, resolve } = Promise.withResolvers<void>();
   database.pool.once('connect', (client) => client.once('end', resolve));
@@ -41,6 +44,53 @@ test('a connection that breaks between two queries of a transaction fails that t
   } finally {
     await database.close();
   }
+});
+
+describe('one connection that readers share', () => {
+  let database: Database;
+  let reads: Kysely<Record<string, never>>;
+  beforeEach(() => {
+    database = openDatabase({ url: server.url, service: 'catalog', connections: 1, logger: silent });
+    reads = readBuilder(database);
+  });
+  afterEach(() => database.close());
+
+  const backend = async (): Promise<number> => {
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(reads);
+    return rows[0]?.pid ?? 0;
+  };
+  const echo = async (text: string): Promise<string | undefined> => {
+    const { rows } = await sql<{ said: string }>`select ${text}::text as said`.execute(reads);
+    return rows[0]?.said;
+  };
+
+  test('each of many at once gets its own answer, over one connection', async () => {
+    const texts = Array.from({ length: 200 }, (_, n) => `text ${n}`);
+    expect(await Promise.all(texts.map(echo))).toEqual(texts);
+    expect(new Set(await Promise.all([backend(), backend(), backend()])).size).toBe(1);
+  });
+
+  test('a statement that fails fails alone', async () => {
+    const wrong = query(() => sql`select 1 / ${0}::int`.execute(reads));
+    const right = echo('right');
+    await expect(wrong).rejects.toThrow();
+    expect(await right).toBe('right');
+  });
+
+  test('a connection that breaks fails those who wait, and the next gets another', async () => {
+    const pid = await backend();
+    const waiting = query(() => sql`select pg_sleep(${30}::int)`.execute(reads));
+    const failed = expect(waiting).rejects.toMatchObject({ code: 'unavailable' });
+    await terminate(pid);
+    await failed;
+    const next = await until(() => backend().catch(() => null));
+    expect(next).not.toBe(pid);
+  });
+
+  test('nothing can be written, and nobody can begin a transaction', async () => {
+    await expect(sql`delete from catalog.nodes`.execute(reads)).rejects.toMatchObject({ code: '25006' });
+    await expect(reads.transaction().execute(async () => undefined)).rejects.toThrow('no transactions');
+  });
 });
 
 test('a database whose own disk fails is unavailable, as one that is down', () => {

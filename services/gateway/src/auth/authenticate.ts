@@ -1,9 +1,8 @@
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type pg from 'pg';
 import { allows, isWrite } from '../http/access.ts';
 import { findSession } from './sessions.ts';
-import type { Session, SessionLimits } from './sessions.ts';
+import type { Session, SessionLimits, SessionStore } from './sessions.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -17,12 +16,12 @@ declare module 'fastify' {
  * The one authorisation of `/api` and `/files`: a bearer token, the role that the route declares, and the mode of the
  * service. Runs before the body is read, so that 401 and 403 come before 400. An unknown address needs a token as well.
  */
-export function addAuthorisation(app: FastifyInstance, pool: pg.Pool, limits: SessionLimits): void {
+export function addAuthorisation(app: FastifyInstance, store: SessionStore, limits: SessionLimits): void {
   app.decorateRequest('session', null);
   app.addHook('onRequest', async (request) => {
     const { access, allowedReadOnly } = request.routeOptions.config;
     if (access === 'public' || request.method === 'OPTIONS' || isForeign(request)) return;
-    const session = await findSession(pool, bearerToken(request), limits);
+    const session = await findSession(store, bearerToken(request), limits);
     request.session = session;
     if (access !== undefined && !allows(access, session.actor.role)) {
       throw new AppError('forbidden', `This needs the role ${access}; you are ${session.actor.role}.`);

@@ -54,23 +54,26 @@ async function faults(work: () => Promise<unknown>): Promise<string[]> {
 
 test('a session is made, found, renewed and ended without looking at the other 100,000', async () => {
   const db = queryBuilder<Tables>(own);
+  const store = { db, reads: db };
   expect(await faults(() => createSession(db, userId, limits))).toEqual([]);
   const { token } = await createSession(db, userId, limits);
   await admin.query("update identity.sessions set last_used_at = now() - interval '2 minutes' where user_id = $1", [
     userId,
   ]);
-  const statements = await statementsOf(() => findSession(own.pool, token, limits));
+  const statements = await statementsOf(() => findSession(store, token, limits));
   // It is found, and noted as used.
   expect(statements).toHaveLength(2);
-  expect(await faults(() => findSession(own.pool, token, limits))).toEqual([]);
-  const { id } = await findSession(own.pool, token, limits);
+  expect(await faults(() => findSession(store, token, limits))).toEqual([]);
+  const { id } = await findSession(store, token, limits);
   for (const statement of statements) expect(await faultsOf(admin, statement, big)).toEqual([]);
   expect(await faults(() => endSession(db, id))).toEqual([]);
 });
 
 test('an unknown token costs no more', async () => {
   const token = `stw_${randomBytes(32).toString('base64url')}`;
-  expect(await faults(() => findSession(own.pool, token, limits).catch(() => undefined))).toEqual([]);
+  const db = queryBuilder<Tables>(own);
+  const store = { db, reads: db };
+  expect(await faults(() => findSession(store, token, limits).catch(() => undefined))).toEqual([]);
 });
 
 test('a login is counted and forgiven without looking at 100,000 that failed', async () => {

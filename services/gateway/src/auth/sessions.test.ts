@@ -45,7 +45,7 @@ describe.each([60, -60])('On a machine whose clock is %d minutes wrong', (minute
     jest.spyOn(Date, 'now').mockReturnValue(right + minutes * minute);
     const later = await createSession(db, userId, limits);
     for (const live of [token, later.token]) {
-      const { expiresAt } = await findSession(database.pool, live, limits);
+      const { expiresAt } = await findSession({ db, reads: db }, live, limits);
       expect(Math.abs(expiresAt.getTime() - right - limits.sessionTtlMs)).toBeLessThan(minute);
     }
     expect(Math.abs(later.expiresAt.getTime() - right - limits.sessionTtlMs)).toBeLessThan(minute);
@@ -60,7 +60,7 @@ describe.each([60, -60])('On a machine whose clock is %d minutes wrong', (minute
       .where('user_id', '=', userId)
       .execute();
     jest.spyOn(Date, 'now').mockReturnValue(Date.now() + minutes * minute);
-    await expect(findSession(database.pool, token, limits)).rejects.toMatchObject({ code: 'unauthenticated' });
+    await expect(findSession({ db, reads: db }, token, limits)).rejects.toMatchObject({ code: 'unauthenticated' });
     await createSession(db, userId, limits);
     const rows = await db.selectFrom('identity.sessions').select('id').where('user_id', '=', userId).execute();
     expect(rows).toHaveLength(1);

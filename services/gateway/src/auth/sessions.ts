@@ -1,7 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Kysely } from 'kysely';
-import type pg from 'pg';
+import type { Kysely, QueryExecutorProvider } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
@@ -22,6 +21,12 @@ export interface Session {
   createdAt: Date;
   expiresAt: Date;
   readOnly: boolean;
+}
+
+/** Where sessions are kept: `reads` is for short reading. */
+export interface SessionStore {
+  db: QueryExecutorProvider;
+  reads: QueryExecutorProvider;
 }
 
 interface SessionRow {
@@ -69,22 +74,22 @@ export async function createSession(
   });
 }
 
-const findText = `
-  select s.id, s.created_at, s.last_used_at, s.last_used_at < now() - interval '1 minute' as stale,
-    u.id as user_id, u.username, u.role, u.created_at as user_created_at,
-    (select mode from identity.system_mode) as mode
-  from identity.sessions s join identity.users u on u.id = s.user_id
-  where s.token_hash = $1 and not u.disabled
-    and s.last_used_at > now() - $2 * interval '1 ms' and s.created_at > now() - $3 * interval '1 ms'`;
-
-/** Finds the session of a token by one prepared query. Throws `unauthenticated` for any other token. */
-export async function findSession(pool: pg.Pool, token: string, limits: SessionLimits): Promise<Session> {
+/** Finds the session of a token by one prepared query of `reads`. Throws `unauthenticated` for any other token. */
+export async function findSession({ db, reads }: SessionStore, token: string, limits: SessionLimits): Promise<Session> {
   if (!tokenPattern.test(token)) throw badToken();
-  const values = [hashOf(token), limits.sessionTtlMs, limits.sessionMaxMs];
-  const { rows } = await query(() => pool.query<SessionRow>({ name: 'find-session', text: findText, values }));
+  const { rows } = await query(() =>
+    sql<SessionRow>`
+      select s.id, s.created_at, s.last_used_at, s.last_used_at < now() - interval '1 minute' as stale,
+        u.id as user_id, u.username, u.role, u.created_at as user_created_at,
+        (select mode from identity.system_mode) as mode
+      from identity.sessions s join identity.users u on u.id = s.user_id
+      where s.token_hash = ${hashOf(token)} and not u.disabled
+        and s.last_used_at > now() - ${limits.sessionTtlMs} * interval '1 ms'
+        and s.created_at > now() - ${limits.sessionMaxMs} * interval '1 ms'`.execute(reads),
+  );
   const row = rows[0];
   if (!row) throw badToken();
-  const lastUsedAt = (row.stale ? await noteUse(pool, row) : row.last_used_at).getTime();
+  const lastUsedAt = (row.stale ? await noteUse(db, row) : row.last_used_at).getTime();
   return {
     id: row.id,
     actor: { userId: row.user_id, username: row.username, role: row.role },
@@ -96,12 +101,10 @@ export async function findSession(pool: pg.Pool, token: string, limits: SessionL
 }
 
 /** Gives when the database says that it was. */
-async function noteUse(pool: pg.Pool, row: SessionRow): Promise<Date> {
+async function noteUse(db: QueryExecutorProvider, row: SessionRow): Promise<Date> {
   const { rows } = await query(() =>
-    pool.query<{ last_used_at: Date }>(
-      'update identity.sessions set last_used_at = now() where id = $1 returning last_used_at',
-      [row.id],
-    ),
+    sql<{ last_used_at: Date }>`
+      update identity.sessions set last_used_at = now() where id = ${row.id} returning last_used_at`.execute(db),
   );
   return rows[0]?.last_used_at ?? row.last_used_at;
 }
