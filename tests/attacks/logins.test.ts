@@ -7,8 +7,8 @@ import { postFrom } from '@stowage/tests/support/odd-http';
 import { expectProblem, expectRetryAfter } from '@stowage/tests/support/problems';
 import { MemoryWatch } from '@stowage/tests/support/process-memory';
 import { unknownId } from '@stowage/tests/support/routes';
-import { startSecondGateway } from '@stowage/tests/support/second-gateway';
-import type { SecondGateway } from '@stowage/tests/support/second-gateway';
+import { startBeside } from '@stowage/tests/support/beside';
+import type { Beside } from '@stowage/tests/support/beside';
 import { adminPassword, startSystem } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 import { leastDifference, timeDifference } from '@stowage/tests/support/timing';
@@ -113,14 +113,14 @@ describe('Through two gateways', () => {
   const perUser = 10;
   const perAddress = 20;
   let system: System;
-  let second: SecondGateway;
+  let second: Beside;
 
   beforeAll(async () => {
     system = await startSystem('services', {
       STOWAGE_LOGIN_FAILURES_PER_USER: String(perUser),
       STOWAGE_LOGIN_FAILURES_PER_ADDRESS: String(perAddress),
     });
-    second = await startSecondGateway(system);
+    second = await startBeside(system, 'gateway');
   }, 120_000);
 
   afterAll(async () => {

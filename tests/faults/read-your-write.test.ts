@@ -5,8 +5,8 @@ import { chooseSeed, Random } from '../support/random.ts';
 import { startSystem } from '../support/system.ts';
 import type { System } from '../support/system.ts';
 import { completeUpload, finalize } from '../support/uploads.ts';
-import { startSecondGateway } from './support/second-gateway.ts';
-import type { SecondGateway } from './support/second-gateway.ts';
+import { startBeside } from '../support/beside.ts';
+import type { Beside } from '../support/beside.ts';
 import { report, sized } from './support/size.ts';
 
 const clients = 8;
@@ -14,13 +14,13 @@ const pairs = sized(1_000, 10_000);
 const random = new Random(chooseSeed());
 
 let system: System;
-let second: SecondGateway;
+let second: Beside;
 let gateways: [Client, Client];
 
 beforeAll(async () => {
   report('read your write', { STOWAGE_TEST_SEED: random.seed });
   system = await startSystem('services');
-  second = await startSecondGateway(system);
+  second = await startBeside(system, 'gateway');
   const client = await logIn(system.url);
   gateways = [client, new Client(second.url, client.token)];
 });

@@ -80,7 +80,8 @@ function addressesOf(service: string, rpc: number, bytes: number): Record<string
 }
 
 /** The environment of a running process, without the channel to its own launcher. */
-async function environmentOf(pid: number): Promise<Record<string, string>> {
+/** The settings that a process was started with. */
+export async function environmentOf(pid: number): Promise<Record<string, string>> {
   const text = await readFile(`/proc/${pid}/environ`, 'utf8');
   const pairs = text.split('\0').flatMap((line): [string, string][] => {
     const at = line.indexOf('=');

@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { Logger } from '../runtime/logger.ts';
 import { PreparedStatements } from './prepared-statements.ts';
 import { SharedReads } from './shared-reads.ts';
+import { endWhenSilent } from './silent-connections.ts';
 
 /** The database as one service sees it: a pool whose connections have that service's role. */
 export interface Database {
@@ -51,6 +52,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   const statements = new PreparedStatements();
   pool.on('connect', (client) => {
+    endWhenSilent(client);
     statements.use(client);
     // The pool hears a connection only while it is idle; one that breaks in a transaction must not end the process.
     client.on('error', ignore);

@@ -12,6 +12,10 @@ export function openChannel(target: string, descriptors: readonly DescService[])
   return new Channel(target, credentials.createInsecure(), {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
+    // A network that lost what was sent leaves a connection that seems to be there, for a quarter of an hour.
+    'grpc.keepalive_time_ms': 5_000,
+    'grpc.keepalive_timeout_ms': 3_000,
+    'grpc.keepalive_permit_without_calls': 1,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 2_000,
     'grpc.service_config': JSON.stringify({
