@@ -6,6 +6,28 @@ export interface ByteRange {
   end: number;
 }
 
+/** What a body must turn out to be. */
+export interface ExpectedContent {
+  /** In bytes. */
+  size: number;
+  sha256: Uint8Array;
+}
+
+/** One page of what lies in a store. */
+export interface BlobPage {
+  blobs: ListedBlob[];
+  /** Where the next page begins; null on the last one. */
+  next: string | null;
+}
+
+/** A blob as the store lists it. */
+export interface ListedBlob {
+  key: string;
+  /** In bytes. */
+  size: number;
+  modifiedAt: Date;
+}
+
 /**
  * Where blobs lie. Knows keys and bytes only; nothing outside `stores/` knows which kind it has.
  * Every method throws AppError: `unavailable` when the store can't be asked, `validation_failed` for a key that
@@ -30,6 +52,34 @@ export interface BlobStore {
 
   /** Removes a blob, durably. A missing one is success, so it may be called twice. Readers that have begun go on. */
   delete(key: string): Promise<void>;
+
+  /**
+   * A whole blob. It becomes visible under `key` at once and durably, after its length and sha256 were found right over
+   * what was sent, or not at all. One that is there already is replaced as a whole. `body` is never destroyed by the
+   * store, its pieces may be freed only by their owner; it is left where it stands when the write fails.
+   * Errors: `checksum_mismatch`, `upload_incomplete` (the body is shorter or longer), `insufficient_storage`,
+   * `unavailable`; what broke the body, and the reason of `signal`, where they are AppErrors.
+   */
+  write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void>;
+
+  /**
+   * One page of at most `limit` blobs, in an order of the store's own that does not change; a page may be empty and still
+   * not be the last. A listing that can't be read whole throws. What is not at a blob's key (the marker, staged
+   * content, temporary objects) is left out. `cursor` is the `next` of the page before, null at the beginning.
+   */
+  list(cursor: string | null, limit: number): Promise<BlobPage>;
+
+  /**
+   * Writes the identity marker, where there is none or this backend's own. Throws `state_conflict` where another's is, or
+   * something that can't be read. Of two who claim at once one wins.
+   */
+  claim(backendId: string): Promise<void>;
+
+  /**
+   * Removes what writes left half-done before `before`: temporary objects, multipart uploads that nobody knows. Gives how
+   * many. `before` must be longer ago than a write may take.
+   */
+  sweep(before: Date): Promise<number>;
 }
 
 /** One body to append. */

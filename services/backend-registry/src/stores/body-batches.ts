@@ -15,15 +15,18 @@ const leastPieceBytes = 1024;
 export class BodyBatches {
   readonly #body: Readable;
   readonly #signal: AbortSignal;
+  readonly #broken: string;
   #pieces: Buffer[] = [];
   #weight = 0;
   #ended = false;
   #failure: Error | null = null;
   #wake: () => void = () => undefined;
 
-  constructor(body: Readable, signal: AbortSignal) {
+  /** `broken` is what is thrown when the body breaks with an error that is no AppError. */
+  constructor(body: Readable, signal: AbortSignal, broken = 'The connection broke off: ask for the offset and go on.') {
     this.#body = body;
     this.#signal = signal;
+    this.#broken = broken;
     // Stays for good: what breaks after we have turned away must not bring the process down.
     body.on('error', this.#onBroken);
     if (body.readableEnded) this.#ended = true;
@@ -82,8 +85,7 @@ export class BodyBatches {
 
   #onBroken = (error?: unknown): void => {
     if (this.#ended) return;
-    const broken = 'The connection broke off: ask for the offset and go on from there.';
-    this.#fail(error instanceof AppError ? error : unavailable(broken));
+    this.#fail(error instanceof AppError ? error : unavailable(this.#broken, error));
   };
 
   #onClose = (): void => this.#onBroken();

@@ -1,12 +1,27 @@
+import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
+import { link, lstat, rename } from 'node:fs/promises';
 import path from 'node:path';
+import { AppError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
-import { openRegular, writeDurably } from './local-files.ts';
+import {
+  hasCode,
+  nullIfMissing,
+  openRegular,
+  removeIfThere,
+  syncDirectory,
+  temporaryOf,
+  writeDurably,
+} from './local-files.ts';
 
 /** The file in the root of a backend that says which backend it is. */
 export const markerName = '.stowage-backend.json';
 
-const maxMarkerBytes = 4_096;
+/** More than any marker holds. */
+export const maxMarkerBytes = 4_096;
+
+/** What file systems without hard links answer, such as some network shares. */
+const linksUnknown = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'];
 
 /** The backend id in the marker under `root`; null when there is no marker, or no id in it. */
 export async function readMarker(root: string): Promise<string | null> {
@@ -23,10 +38,42 @@ export async function readMarker(root: string): Promise<string | null> {
 
 /** Writes the marker, durably. For a backend's first set-up only: a lost marker is never made anew. */
 export async function writeMarker(root: string, backendId: string): Promise<void> {
-  await writeDurably(path.join(root, markerName), `${JSON.stringify({ backend_id: backendId })}\n`);
+  await writeDurably(path.join(root, markerName), markerText(backendId));
 }
 
-function backendIdIn(text: string): string | null {
+/** Writes the marker as BlobStore.claim says. */
+export async function claimMarker(root: string, backendId: string): Promise<void> {
+  const marker = path.join(root, markerName);
+  const temporary = temporaryOf(marker, randomUUID());
+  await writeDurably(temporary, markerText(backendId));
+  try {
+    // A link takes no place that is taken: of two that claim, one wins.
+    await link(temporary, marker).catch(async (error: unknown) => {
+      const taken = hasCode(error, 'EEXIST') || (await lstat(marker).catch(nullIfMissing)) !== null;
+      if (taken) requireClaimed(await readMarker(root), backendId);
+      else if (hasCode(error, ...linksUnknown)) await rename(temporary, marker);
+      else throw error;
+    });
+  } finally {
+    await removeIfThere(temporary);
+  }
+  await syncDirectory(root);
+}
+
+/** Throws `state_conflict` when the marker that was found (null: one that can't be read) is another backend's. */
+export function requireClaimed(found: string | null, backendId: string): void {
+  if (found === backendId) return;
+  const whose = found === null ? 'something else' : 'the marker of another backend';
+  throw new AppError('state_conflict', `In this place lies ${whose}: choose another one.`);
+}
+
+/** What the marker of a backend holds. */
+export function markerText(backendId: string): string {
+  return `${JSON.stringify({ backend_id: backendId })}\n`;
+}
+
+/** The backend id in the text of a marker; null when there is none. */
+export function backendIdIn(text: string): string | null {
   let marker: unknown;
   try {
     marker = JSON.parse(text);

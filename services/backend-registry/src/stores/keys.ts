@@ -11,17 +11,15 @@ export function blobKey(blobId: string): string {
 
 /** The parts of a key that blobKey() made; throws `validation_failed` for any other text. */
 export function parseBlobKey(key: string): { folder: string; blobId: string } {
-  const [, folder = '', blobId = '', ...rest] = key.split('/');
-  if (
-    rest.length > 0 ||
-    !isId(blobId) ||
-    key !== `blobs/${folder}/${blobId}` ||
-    !blobId.endsWith(folder) ||
-    folder.length !== 2
-  ) {
-    throw new AppError('validation_failed', 'This is not the key of a blob.');
-  }
+  const [, folder = '', blobId = ''] = key.split('/');
+  if (!isBlobKey(key)) throw new AppError('validation_failed', 'This is not the key of a blob.');
   return { folder, blobId };
+}
+
+/** Whether blobKey() made this text. */
+export function isBlobKey(text: string): boolean {
+  const blobId = text.slice(text.lastIndexOf('/') + 1);
+  return isId(blobId) && text === `blobs/${blobId.slice(-2)}/${blobId}`;
 }
 
 /** The id itself; throws `validation_failed` for text that is no id, so that no other text ever becomes a path. */

@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { newId } from '@stowage/common/ids';
 import type { AppendableStore } from './blob-store.ts';
+import { blobStoreSuite } from './blob-store-suite.ts';
 import { describeAppendableStore } from './conformance.ts';
 import type { StoreState } from './conformance.ts';
 import { markerName, writeMarker } from './identity-marker.ts';
@@ -43,6 +44,22 @@ async function stateOf(root: string): Promise<StoreState> {
 describeAppendableStore('a local directory', async () => {
   const root = await makeRoot();
   return { store: await openStore(root), state: () => stateOf(root), close: () => rm(root, { recursive: true }) };
+});
+
+blobStoreSuite('a local directory', async () => {
+  const root = await mkdtemp(path.join(tmpdir(), 'stowage-store-'));
+  const plant = async (name: string, content: Buffer): Promise<void> => {
+    await mkdir(path.dirname(path.join(root, name)), { recursive: true });
+    await writeFile(path.join(root, name), content);
+  };
+  return {
+    store: await openStore(root),
+    state: async () => (await stateOf(root)).blobs,
+    plant,
+    unplant: (name) => rm(path.join(root, name)),
+    killWriter: (key) => plant(`${key}.${randomUUID()}.tmp`, Buffer.from('half')),
+    close: () => rm(root, { recursive: true }),
+  };
 });
 
 describe('a local directory', () => {

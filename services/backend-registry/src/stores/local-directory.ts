@@ -1,25 +1,15 @@
-import { constants } from 'node:fs';
-import { lstat, mkdir, realpath, statfs } from 'node:fs/promises';
+import { realpath, statfs } from 'node:fs/promises';
 import path from 'node:path';
 import type { Readable } from 'node:stream';
-import { AppError, unavailable } from '@stowage/common/errors';
-import type { Append, AppendableStore, ByteRange, StagedContent } from './blob-store.ts';
-import { BlobStream } from './blob-stream.ts';
-import { readMarker } from './identity-marker.ts';
+import type { Append, AppendableStore, BlobPage, ByteRange, ExpectedContent, StagedContent } from './blob-store.ts';
+import { claimMarker, readMarker } from './identity-marker.ts';
 import { checkedId, parseBlobKey } from './keys.ts';
-import {
-  directoryInside,
-  guarded,
-  hasCode,
-  makeDirectory,
-  openRegular,
-  removeDurably,
-  sweepTemporaries,
-  syncDirectory,
-} from './local-files.ts';
+import { blobsFolder, LocalBlobs } from './local-blobs.ts';
+import { guarded, makeDirectory, sweepTemporaries } from './local-files.ts';
 import { LocalStaging, stagingFolder } from './local-staging.ts';
 
-const blobsFolder = 'blobs';
+/** Old enough that no other process can still be writing it. */
+const temporaryAgeMs = 15 * 60_000;
 
 /** How long free space is believed: it is a first guess anyway, and many small uploads come at once. */
 const freeBelievedMs = 1_000;
@@ -32,13 +22,13 @@ const freeBelievedMs = 1_000;
 export class LocalDirectory implements AppendableStore {
   readonly #root: string;
   readonly #staging: LocalStaging;
-  /** Folders whose own entry is known to be durable. */
-  readonly #settledFolders = new Set<string>();
+  readonly #blobs: LocalBlobs;
   #free = { bytes: 0, believedUntil: 0 };
 
   private constructor(root: string) {
     this.#root = root;
     this.#staging = new LocalStaging(root);
+    this.#blobs = new LocalBlobs(root);
   }
 
   /** The store at `rootPath`, which must exist. Changes nothing there yet. */
@@ -50,34 +40,44 @@ export class LocalDirectory implements AppendableStore {
     return guarded(() => readMarker(this.#root));
   }
 
+  async claim(backendId: string): Promise<void> {
+    await guarded(() => claimMarker(this.#root, backendId));
+  }
+
   async prepare(): Promise<void> {
     await guarded(async () => {
       for (const folder of [stagingFolder, blobsFolder]) await makeDirectory(path.join(this.#root, folder));
-      await sweepTemporaries(this.#root);
-      await this.#staging.sweep();
+      const before = new Date(Date.now() - temporaryAgeMs);
+      await sweepTemporaries(this.#root, before);
+      await this.#staging.sweep(before);
+    });
+  }
+
+  async sweep(before: Date): Promise<number> {
+    return guarded(async () => {
+      const inRoot = await sweepTemporaries(this.#root, before);
+      return inRoot + (await this.#staging.sweep(before)) + (await this.#blobs.sweep(before));
     });
   }
 
   async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
-    const opened = await this.#withBlob(key, (file) => openRegular(file, constants.O_RDONLY));
-    if (!opened) throw new AppError('not_found', 'There is no such blob on this backend.');
-    if (opened.size >= range.end) return new BlobStream(opened.handle, range, signal);
-    await opened.handle.close();
-    throw new AppError('not_found', 'The blob on this backend is shorter than it should be.');
+    return guarded(() => this.#blobs.read(key, range, signal));
   }
 
   async stat(key: string): Promise<{ size: number } | null> {
-    return this.#withBlob(key, async (file) => {
-      const found = await lstat(file).catch((error: unknown) => {
-        if (hasCode(error, 'ENOENT')) return null;
-        throw error;
-      });
-      return found?.isFile() ? { size: found.size } : null;
-    });
+    return guarded(() => this.#blobs.stat(key));
   }
 
   async delete(key: string): Promise<void> {
-    await this.#withBlob(key, removeDurably);
+    await guarded(() => this.#blobs.delete(key));
+  }
+
+  async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
+    await guarded(() => this.#blobs.write(key, content, body, signal));
+  }
+
+  async list(cursor: string | null, limit: number): Promise<BlobPage> {
+    return guarded(() => this.#blobs.list(cursor, limit));
   }
 
   async createStaged(stagedId: string): Promise<void> {
@@ -99,10 +99,10 @@ export class LocalDirectory implements AppendableStore {
     check: (content: StagedContent, signal: AbortSignal) => Promise<void>,
   ): Promise<boolean> {
     const { folder, blobId } = parseBlobKey(key);
-    const target = { makeFolder: () => this.#makeBlobFolder(folder), name: blobId };
+    const target = { makeFolder: () => this.#blobs.makeFolder(folder), name: blobId };
     return guarded(async () => {
       const sealed = await this.#staging.seal(checkedId(stagedId), target, check);
-      if (!sealed) await this.#settleBlobFolder(folder);
+      if (!sealed) await this.#blobs.settleFolder(folder);
       return sealed;
     });
   }
@@ -117,36 +117,5 @@ export class LocalDirectory implements AppendableStore {
       this.#free = { bytes: bavail * bsize, believedUntil: performance.now() + freeBelievedMs };
     }
     return this.#free.bytes;
-  }
-
-  async #withBlob<R>(key: string, work: (file: string) => Promise<R>): Promise<R | null> {
-    const { folder, blobId } = parseBlobKey(key);
-    return guarded(async () => {
-      const directory = await directoryInside(this.#root, path.join(blobsFolder, folder));
-      return directory === null ? null : work(path.join(directory, blobId));
-    });
-  }
-
-  async #makeBlobFolder(folder: string): Promise<string> {
-    const known = this.#settledFolders.has(folder);
-    const found = known ? await directoryInside(this.#root, path.join(blobsFolder, folder)) : null;
-    if (found !== null) return found;
-    const blobs = await directoryInside(this.#root, blobsFolder);
-    if (blobs === null) throw unavailable('The folders of this backend are missing: is its disk mounted?');
-    const directory = path.join(blobs, folder);
-    await mkdir(directory, { mode: 0o700 }).catch((error: unknown) => {
-      if (!hasCode(error, 'EEXIST')) throw error;
-    });
-    await directoryInside(blobs, folder);
-    // One that was there already may have been made by a process that crashed before this.
-    await syncDirectory(blobs);
-    this.#settledFolders.add(folder);
-    return directory;
-  }
-
-  /** A seal that was repeated after a crash finds its blob moved, but perhaps not durably yet. */
-  async #settleBlobFolder(folder: string): Promise<void> {
-    const directory = await directoryInside(this.#root, path.join(blobsFolder, folder));
-    if (directory !== null) await syncDirectory(directory);
   }
 }

@@ -1,14 +1,11 @@
 import { constants } from 'node:fs';
-import { mkdir, open, readdir, realpath, rename, stat, unlink } from 'node:fs/promises';
+import { lstat, mkdir, open, readdir, realpath, rename, unlink } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { AppError, unavailable } from '@stowage/common/errors';
 
 const temporarySuffix = '.tmp';
-
-/** Old enough that no other process can still be writing it. */
-const temporaryAgeMs = 15 * 60_000;
 
 /** Whether `error` is an error of the operating system with one of these codes. */
 export function hasCode(error: unknown, ...codes: string[]): boolean {
@@ -168,12 +165,22 @@ export async function removeDurably(file: string): Promise<void> {
   await syncDirectory(path.dirname(file));
 }
 
-/** Removes what writeDurably left behind in a crash. */
-export async function sweepTemporaries(directory: string): Promise<void> {
+/** Removes what writes left half-done in a directory before `before`, which no process can still be writing. Gives how many. */
+export async function sweepTemporaries(directory: string, before: Date): Promise<number> {
+  let swept = 0;
   for (const name of await readdir(directory)) {
     if (!name.endsWith(temporarySuffix)) continue;
     const file = path.join(directory, name);
-    const age = Date.now() - (await stat(file)).mtimeMs;
-    if (age > temporaryAgeMs) await removeDurably(file);
+    const found = await lstat(file).catch(nullIfMissing);
+    if (!found?.isFile() || found.mtime >= before) continue;
+    await removeDurably(file);
+    swept += 1;
   }
+  return swept;
+}
+
+/** For `catch`: null for an error that says that there is no such file. */
+export function nullIfMissing(error: unknown): null {
+  if (hasCode(error, 'ENOENT')) return null;
+  throw error;
 }

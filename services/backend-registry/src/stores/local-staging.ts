@@ -40,8 +40,9 @@ export class LocalStaging {
     this.#entries = new SharedSync(path.join(root, stagingFolder));
   }
 
-  async sweep(): Promise<void> {
-    await sweepTemporaries(await this.#directory());
+  /** Removes what half-written side files left before `before`; gives how many. */
+  async sweep(before: Date): Promise<number> {
+    return sweepTemporaries(await this.#directory(), before);
   }
 
   async create(id: string): Promise<void> {

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { unavailable } from '@stowage/common/errors';
 import { hasCode, openRegular, removeDurably, removeIfThere, temporaryOf, writeDurably } from './local-files.ts';
 import type { OpenFile } from './local-files.ts';
+import { writePieces } from './write-pieces.ts';
 
 /**
  * One piece of staged content as a file. While a body with a checksum is being written, a side file `<id>.limit` holds
@@ -62,15 +63,7 @@ export class StagedFile {
 
   /** Writes all pieces at `position`; `onWritten` hears of every part that the system took. */
   async write(pieces: readonly Buffer[], position: number, onWritten: (bytes: number) => void): Promise<void> {
-    let rest = pieces.filter((piece) => piece.length > 0);
-    let at = position;
-    while (rest.length > 0) {
-      const { bytesWritten } = await this.#handle.writev(rest, at);
-      if (bytesWritten === 0) throw unavailable('The backend takes no bytes just now.');
-      onWritten(bytesWritten);
-      at += bytesWritten;
-      rest = after(rest, bytesWritten);
-    }
+    await writePieces(this.#handle, pieces, position, onWritten);
   }
 
   /**
@@ -134,16 +127,4 @@ export async function removeHalfLimit(staging: string, stagedId: string): Promis
 /** The side file of staged content. */
 export function limitFileOf(staging: string, stagedId: string): string {
   return path.join(staging, `${stagedId}.limit`);
-}
-
-function after(pieces: readonly Buffer[], written: number): Buffer[] {
-  let skipped = 0;
-  let index = 0;
-  for (const piece of pieces) {
-    if (skipped + piece.length > written) break;
-    skipped += piece.length;
-    index += 1;
-  }
-  const [partial, ...rest] = pieces.slice(index);
-  return partial ? [partial.subarray(written - skipped), ...rest] : [];
 }

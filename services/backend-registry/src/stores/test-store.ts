@@ -2,7 +2,7 @@ import { expect } from '@jest/globals';
 import { Readable } from 'node:stream';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
-import type { Append, AppendableStore } from './blob-store.ts';
+import type { Append, AppendableStore, BlobStore } from './blob-store.ts';
 import { blobKey } from './keys.ts';
 
 /** A signal that is never aborted. */
@@ -86,7 +86,7 @@ export async function sealed(store: AppendableStore, content: Buffer): Promise<s
 }
 
 export async function readAll(
-  store: AppendableStore,
+  store: BlobStore,
   key: string,
   start: number,
   end: number,
