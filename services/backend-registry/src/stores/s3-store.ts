@@ -1,0 +1,114 @@
+import { Readable } from 'node:stream';
+import { AppError, unavailable } from '@stowage/common/errors';
+import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from './blob-store.ts';
+import { usualLimits } from './idle-limit.ts';
+import type { StoreLimits } from './idle-limit.ts';
+import { parseBlobKey } from './keys.ts';
+import { noSignal, shortCall } from './s3-calls.ts';
+import type { S3Config, StoreAgents } from './s3-config.ts';
+import { connectS3 } from './s3-connection.ts';
+import type { S3Connection } from './s3-connection.ts';
+import { isMissing, s3Error } from './s3-errors.ts';
+import { listBlobs } from './s3-listing.ts';
+import { claimMarker, readMarker } from './s3-marker.ts';
+import { readRange } from './s3-read.ts';
+import { sweepUploads } from './s3-sweep.ts';
+import { writeBlob } from './s3-write.ts';
+
+/**
+ * Blobs as objects `<prefix>/blobs/<xx>/<blob id>` of a bucket. In a bucket that keeps versions a deleted blob lives on as
+ * an old version, until a rule of the bucket removes it.
+ */
+export class S3Store implements BlobStore {
+  readonly #s3: S3Connection;
+
+  private constructor(s3: S3Connection) {
+    this.#s3 = s3;
+  }
+
+  /** The store in a bucket, which must exist. Connects to nothing yet. */
+  static async open(config: S3Config, agents: StoreAgents, limits: StoreLimits = usualLimits): Promise<S3Store> {
+    return new S3Store(await connectS3(config, agents, limits));
+  }
+
+  async identity(): Promise<string | null> {
+    return guarded(() => readMarker(this.#s3));
+  }
+
+  async claim(backendId: string): Promise<void> {
+    await guarded(() => claimMarker(this.#s3, backendId));
+  }
+
+  async prepare(): Promise<void> {
+    // A bucket needs no folders; half-done uploads are left to sweep.
+  }
+
+  async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
+    const objectKey = this.#objectKey(key);
+    if (range.end > range.start) return guarded(() => readRange(this.#s3, objectKey, range, signal));
+    const found = await this.stat(key);
+    if (!found || found.size < range.end) throw new AppError('not_found', 'There is no such blob on this backend.');
+    return Readable.from([]);
+  }
+
+  async stat(key: string): Promise<{ size: number } | null> {
+    const objectKey = this.#objectKey(key);
+    return guarded(async () => {
+      const size = await this.#sizeOf(objectKey);
+      // The answer has no body to tell a missing blob from a missing bucket; to ask for the marker throws for the latter.
+      if (size === null) await readMarker(this.#s3);
+      return size === null ? null : { size };
+    });
+  }
+
+  async delete(key: string): Promise<void> {
+    const command = new this.#s3.sdk.DeleteObjectCommand({ Bucket: this.#s3.bucket, Key: this.#objectKey(key) });
+    await guarded(async () => {
+      await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal })).catch(nullIfMissing);
+    });
+  }
+
+  async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
+    const objectKey = this.#objectKey(key);
+    await guarded(() => writeBlob(this.#s3, objectKey, content, body, signal), signal);
+  }
+
+  async list(cursor: string | null, limit: number): Promise<BlobPage> {
+    return guarded(() => listBlobs(this.#s3, cursor, limit));
+  }
+
+  async sweep(before: Date): Promise<number> {
+    return guarded(() => sweepUploads(this.#s3, before));
+  }
+
+  async #sizeOf(objectKey: string): Promise<number | null> {
+    const command = new this.#s3.sdk.HeadObjectCommand({ Bucket: this.#s3.bucket, Key: objectKey });
+    const found = await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal })).catch(
+      nullIfMissing,
+    );
+    if (found === null) return null;
+    if (found.ContentLength === undefined) throw unavailable('The backend does not say how large a blob is.');
+    return found.ContentLength;
+  }
+
+  #objectKey(key: string): string {
+    parseBlobKey(key);
+    return `${this.#s3.prefix}${key}`;
+  }
+}
+
+function nullIfMissing(error: unknown): null {
+  if (isMissing(error)) return null;
+  throw error;
+}
+
+/** Runs `work`; what it throws comes out as s3Error makes it, or as unavailable where `signal` was aborted. */
+async function guarded<R>(work: () => Promise<R>, signal: AbortSignal = noSignal): Promise<R> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!signal.aborted || error instanceof AppError) throw s3Error(error);
+    const reason: unknown = signal.reason;
+    throw reason instanceof AppError ? reason : unavailable('The request was cancelled.');
+  }
+}
