@@ -1,3 +1,6 @@
+import { shareServers } from './share-servers.ts';
 import { sharePostgres } from './shared-system.ts';
 
-export default sharePostgres;
+export default async (): Promise<void> => {
+  await Promise.all([sharePostgres(), shareServers()]);
+};

@@ -1,3 +1,6 @@
+import { shareServers } from './share-servers.ts';
 import { shareSystem } from './shared-system.ts';
 
-export default (): Promise<void> => shareSystem('services');
+export default async (): Promise<void> => {
+  await Promise.all([shareSystem('services'), shareServers()]);
+};

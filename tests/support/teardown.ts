@@ -1,3 +1,6 @@
+import { endServers } from './share-servers.ts';
 import { endShared } from './shared-system.ts';
 
-export default endShared;
+export default async (): Promise<void> => {
+  await Promise.all([endShared(), endServers()]);
+};
