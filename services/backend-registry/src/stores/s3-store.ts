@@ -8,7 +8,7 @@ import { noSignal, shortCall } from './s3-calls.ts';
 import type { S3Config, StoreAgents } from './s3-config.ts';
 import { connectS3 } from './s3-connection.ts';
 import type { S3Connection } from './s3-connection.ts';
-import { isMissing, s3Error } from './s3-errors.ts';
+import { hasStatus, isMissing, s3Error } from './s3-errors.ts';
 import { listBlobs } from './s3-listing.ts';
 import { claimMarker, readMarker } from './s3-marker.ts';
 import { readRange } from './s3-read.ts';
@@ -54,9 +54,11 @@ export class S3Store implements BlobStore {
   async stat(key: string): Promise<{ size: number } | null> {
     const objectKey = this.#objectKey(key);
     return guarded(async () => {
-      const size = await this.#sizeOf(objectKey);
-      // The answer has no body to tell a missing blob from a missing bucket; to ask for the marker throws for the latter.
-      if (size === null) await readMarker(this.#s3);
+      const size = await this.#sizeOf(objectKey).catch(async (error: unknown) => {
+        // The answer has no body to tell what is missing, or why it was refused; that for the marker has.
+        if (hasStatus(error, 401, 403, 404)) await readMarker(this.#s3);
+        return nullIfMissing(error);
+      });
       return size === null ? null : { size };
     });
   }
@@ -81,12 +83,9 @@ export class S3Store implements BlobStore {
     return guarded(() => sweepUploads(this.#s3, before));
   }
 
-  async #sizeOf(objectKey: string): Promise<number | null> {
+  async #sizeOf(objectKey: string): Promise<number> {
     const command = new this.#s3.sdk.HeadObjectCommand({ Bucket: this.#s3.bucket, Key: objectKey });
-    const found = await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal })).catch(
-      nullIfMissing,
-    );
-    if (found === null) return null;
+    const found = await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal }));
     if (found.ContentLength === undefined) throw unavailable('The backend does not say how large a blob is.');
     return found.ContentLength;
   }

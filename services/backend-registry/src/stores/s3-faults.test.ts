@@ -1,0 +1,259 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { once } from 'node:events';
+import { createServer, Agent as HttpAgent } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { inspect } from 'node:util';
+import { AppError } from '@stowage/common/errors';
+import { newId } from '@stowage/common/ids';
+import type { BlobStore } from './blob-store.ts';
+import { blobKey } from './keys.ts';
+import { S3Store } from './s3-store.ts';
+import { seededContent, writeContent } from './test-content.ts';
+import { never, readAll, refuses } from './test-store.ts';
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+const mebibyte = 1024 * 1024;
+const key = blobKey(newId());
+const secrets = {
+  accessKeyId: 'AKIA-not-for-logs',
+  secretAccessKey: 'secret-not-for-logs',
+  sessionToken: 'token-not-for-logs',
+};
+const impatient = { connectMs: 150, callMs: 150, completeMs: 150, idleMs: 150 };
+
+/** What every method must stand, each on its own. */
+const calls: Record<string, (store: BlobStore) => Promise<unknown>> = {
+  identity: (store) => store.identity(),
+  claim: (store) => store.claim(newId()),
+  stat: (store) => store.stat(key),
+  read: (store) => readAll(store, key, 0, 1000),
+  delete: (store) => store.delete(key),
+  list: (store) => store.list(null, 10),
+  sweep: (store) => store.sweep(new Date()),
+  'write of little': (store) => writeContent(store, key, seededContent(100, 1)),
+  'write of more': (store) => writeContent(store, key, seededContent(9 * mebibyte, 1)),
+  'write in parts': (store) => writeContent(store, key, seededContent(65 * mebibyte, 1)),
+};
+
+const faults: Record<string, Handler> = {
+  'answers 500': (_request, response) => fail(response, 500, 'InternalError'),
+  'answers 503 in HTML': (_request, response) => response.writeHead(503, { 'content-type': 'text/html' }).end('<h1>no'),
+  'refuses the keys, which it repeats': (_request, response) => fail(response, 403, 'InvalidAccessKeyId'),
+  'does not permit it': (_request, response) => fail(response, 403, 'AccessDenied'),
+  'knows no such bucket': (request, response) => fail(response, 404, request.method === 'HEAD' ? '' : 'NoSuchBucket'),
+  'sends elsewhere': (request, response) => {
+    response.writeHead(307, { location: `http://${request.headers.host}/elsewhere` }).end();
+  },
+  'never answers': () => undefined,
+  'reads all and never answers': (request) => void request.resume(),
+  'closes at once': (request) => void request.socket.destroy(),
+  'resets the connection': (request) => void request.socket.resetAndDestroy(),
+  'talks nonsense': (request) => void request.socket.end('SSH-2.0-OpenSSH_9.2\r\n\r\n'),
+  'stops in the middle of its headers': (request) => void request.socket.write('HTTP/1.1 200 OK\r\nContent-Le'),
+};
+
+describe('an S3 store with a server that fails', () => {
+  let server: Server;
+  /** Waits for hardly anything. */
+  let store: BlobStore;
+  /** For what has to go well. */
+  let patient: BlobStore;
+  let agent: HttpAgent;
+  let handler: Handler;
+  let asked: string[];
+
+  beforeEach(async () => {
+    asked = [];
+    server = createServer((request, response) => {
+      asked.push(`${request.method} ${request.url}`);
+      handler(request, response);
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const address = server.address();
+    if (typeof address !== 'object' || !address) throw new Error('no port');
+    agent = new HttpAgent({ keepAlive: true });
+    const place = { region: 'us-east-1', bucket: 'some', prefix: 'a/b', forcePathStyle: true };
+    const config = { endpoint: `http://127.0.0.1:${address.port}`, ...place, ...secrets };
+    const agents = { http: agent, https: new HttpsAgent() };
+    store = await S3Store.open(config, agents, impatient);
+    patient = await S3Store.open(config, agents);
+  });
+
+  afterEach(async () => {
+    agent.destroy();
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  });
+
+  for (const [fault, misbehave] of Object.entries(faults)) {
+    test(`that ${fault} is unavailable to every call, once, and no secret is told`, async () => {
+      handler = misbehave;
+      for (const [name, call] of Object.entries(calls)) {
+        asked = [];
+        const error = await refuses(call(store), 'unavailable').catch((cause: unknown) => {
+          throw new Error(name, { cause });
+        });
+        const told = inspect(error, { depth: 20, showHidden: true });
+        for (const secret of Object.values(secrets)) expect(told).not.toContain(secret);
+        expect(new Set(asked).size).toBe(asked.length);
+        expect(asked.filter((request) => request.includes('elsewhere'))).toEqual([]);
+      }
+    });
+  }
+
+  test('that is not there at all is unavailable to every call', async () => {
+    server.close();
+    await once(server, 'close');
+    for (const call of Object.values(calls)) await refuses(call(store), 'unavailable');
+    server = createServer();
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+  });
+
+  test('and is full is told as such, also in the middle of a blob', async () => {
+    handler = (request, response) => {
+      if (request.method === 'POST')
+        respond(response, '<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>');
+      else fail(response, 507, 'XMinioStorageFull');
+    };
+    for (const size of [100, 9 * mebibyte, 65 * mebibyte]) {
+      await refuses(writeContent(store, key, seededContent(size, 1)), 'insufficient_storage');
+    }
+    expect(asked.at(-1)).toMatch(/^DELETE .*uploadId=u/);
+  });
+
+  test('when it puts parts together gives the upload up', async () => {
+    const endings: Record<string, Handler> = {
+      'fails with status 200': (_request, response) => respond(response, '<Error><Code>InternalError</Code></Error>'),
+      'never answers': () => undefined,
+      'closes half-way': (_request, response) => {
+        response.write('<CompleteMulti', () => response.destroy());
+      },
+    };
+    for (const complete of Object.values(endings)) {
+      handler = multipart(complete, 0);
+      await refuses(writeContent(store, key, seededContent(65 * mebibyte, 1)), 'unavailable');
+      expect(asked.at(-1)).toMatch(/^DELETE .*uploadId=u/);
+    }
+    handler = multipart(
+      (_request, response) => respond(response, '<CompleteMultipartUploadResult/>'),
+      65 * mebibyte - 1,
+    );
+    await refuses(writeContent(store, key, seededContent(65 * mebibyte, 1)), 'unavailable');
+  });
+
+  test('when it reads breaks the stream, and ends it never short', async () => {
+    const whole = Buffer.alloc(1000, 'x');
+    const range = { 'content-range': 'bytes 0-999/1000' };
+    const answers: Record<string, Handler> = {
+      'closes half-way': (_request, response) => {
+        response
+          .writeHead(206, { ...range, 'content-length': 1000 })
+          .write(whole.subarray(0, 500), () => response.destroy());
+      },
+      'falls silent half-way': (_request, response) => {
+        response.writeHead(206, { ...range, 'content-length': 1000 }).write(whole.subarray(0, 500));
+      },
+      'sends too little': (_request, response) =>
+        void response.writeHead(206, { ...range, 'content-length': 999 }).end(whole.subarray(1)),
+      'sends too little, in chunks': (_request, response) => void response.writeHead(206, range).end(whole.subarray(1)),
+      'sends too much': (_request, response) => void response.writeHead(206, range).end(Buffer.alloc(1001)),
+      'sends without an end': (_request, response) => {
+        response.writeHead(206, range);
+        const more = (): boolean => response.write(Buffer.alloc(100_000));
+        response.on('drain', more);
+        more();
+      },
+      'sends another range': (_request, response) => {
+        response.writeHead(206, { 'content-range': 'bytes 1-1000/2000' }).end(whole);
+      },
+      'knows no ranges': (_request, response) => void response.writeHead(200).end(whole),
+    };
+    for (const [name, answer] of Object.entries(answers)) {
+      handler = answer;
+      await refuses(readAll(store, key, 0, 1000), 'unavailable').catch((cause: unknown) => {
+        throw new Error(name, { cause });
+      });
+    }
+    handler = (_request, response) =>
+      void response.writeHead(206, { 'content-range': 'bytes 0-499/500' }).end(whole.subarray(0, 500));
+    await refuses(readAll(store, key, 0, 1000), 'not_found');
+  });
+
+  test('is let go of when a reader goes away, is cancelled, or cancels before there is an answer', async () => {
+    const closed = (): Promise<unknown> => once(server, 'gone');
+    handler = (request, response) => {
+      request.socket.once('close', () => server.emit('gone'));
+      response.writeHead(206, { 'content-range': 'bytes 0-999/1000' }).write('x');
+    };
+    const gone = closed();
+    (await patient.read(key, { start: 0, end: 1000 }, never)).destroy();
+    await gone;
+    const cancel = new AbortController();
+    const cancelled = closed();
+    const stream = await patient.read(key, { start: 0, end: 1000 }, cancel.signal);
+    cancel.abort(new AppError('gone', 'for a reason'));
+    await refuses(stream.toArray(), 'gone');
+    await cancelled;
+    const early = new AbortController();
+    handler = (request) => {
+      request.socket.once('close', () => server.emit('gone'));
+      early.abort();
+    };
+    const left = closed();
+    await refuses(patient.read(key, { start: 0, end: 1000 }, early.signal), 'unavailable');
+    await left;
+  });
+
+  test('when it lists is not believed where its answer is not whole', async () => {
+    const object = (more: string): string => `<Contents><Key>a/b/${key}</Key>${more}</Contents>`;
+    const size = '<Size>3</Size>';
+    const time = '<LastModified>2026-01-01T00:00:00.000Z</LastModified>';
+    const answers: Record<string, string> = {
+      'cut off': `<ListBucketResult>${object(size + time)}<Contents><Key>`,
+      'without a size': `<ListBucketResult>${object(time)}</ListBucketResult>`,
+      'without a time': `<ListBucketResult>${object(size)}</ListBucketResult>`,
+      'of another prefix': `<ListBucketResult>${object(size + time).replace('a/b', 'c')}</ListBucketResult>`,
+      'that never goes on': '<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>',
+      'that is no XML': 'no',
+      'that is too long': `<ListBucketResult>${object(size + time).repeat(50_000)}</ListBucketResult>`,
+      'that is too deep': '<a>'.repeat(1_000_000),
+    };
+    for (const [name, answer] of Object.entries(answers)) {
+      handler = (_request, response) => respond(response, answer);
+      await refuses(store.list(null, 10), 'unavailable').catch((cause: unknown) => {
+        throw new Error(name, { cause });
+      });
+    }
+    const bomb =
+      '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY f SYSTEM "file:///etc/passwd">]>';
+    handler = (_request, response) =>
+      respond(response, `${bomb}<ListBucketResult><Name>&b;&f;</Name></ListBucketResult>`);
+    expect((await patient.list(null, 10)).blobs).toEqual([]);
+  });
+});
+
+function fail(response: ServerResponse, status: number, code: string): void {
+  const text = `<Error><Code>${code}</Code><Message>${secrets.accessKeyId}</Message><AWSAccessKeyId>${secrets.accessKeyId}</AWSAccessKeyId></Error>`;
+  response.writeHead(status, { 'content-type': 'application/xml' }).end(code === '' ? '' : text);
+}
+
+function respond(response: ServerResponse, text: string): void {
+  response.writeHead(200, { 'content-type': 'application/xml' }).end(text);
+}
+
+/** A server that takes parts; `size` is what it then says the blob has. */
+function multipart(complete: Handler, size: number): Handler {
+  return (request, response) => {
+    request.resume();
+    request.on('end', () => {
+      if (request.url?.includes('uploads'))
+        respond(response, '<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>');
+      else if (request.method === 'POST') complete(request, response);
+      else if (request.method === 'HEAD') response.writeHead(200, { 'content-length': size }).end();
+      else response.writeHead(200, { etag: '"e"' }).end();
+    });
+  };
+}
