@@ -1,4 +1,5 @@
 import { AppError, unavailable } from '@stowage/common/errors';
+import { refusal } from './store-refusal.ts';
 
 /** What is known of a failed call. Nothing else is kept: messages and members of the SDK's errors bear keys and signatures. */
 interface S3Failure {
@@ -23,28 +24,32 @@ export function s3Error(error: unknown): AppError {
   const own = appErrorIn(error);
   if (own) return own;
   const failure = failureOf(error);
-  const cause = new Error(`S3: ${failure.name}${failure.status > 0 ? ` (${failure.status})` : ''}`);
+  const fact = `S3: ${failure.name}${failure.status > 0 ? ` (${failure.status})` : ''}`;
   if (isFull(failure)) {
     const full = 'The backend is full: free some space or use another backend.';
-    return new AppError('insufficient_storage', full, { cause });
+    return new AppError('insufficient_storage', full, { cause: new Error(fact) });
   }
-  return unavailable(sentenceFor(failure), cause);
+  const refused = refusalOf(failure);
+  return refused === null ? unavailable(troubleOf(failure), new Error(fact)) : refusal(refused, fact);
 }
 
-function sentenceFor({ status, name }: S3Failure): string {
+/** What an admin has to mend; null for what may mend itself. */
+function refusalOf({ status, name }: S3Failure): string | null {
   if (name === 'NoSuchBucket') return 'The bucket of this backend does not exist.';
   if (wrongKeys.has(name)) return 'The server refuses the access key or the secret key of this backend.';
-  if (name === 'ExpiredToken' || name === 'InvalidToken')
-    return 'The session token of this backend is not valid (any more).';
+  if (wrongTokens.has(name)) return 'The session token of this backend is not valid (any more).';
   if (name === 'RequestTimeTooSkewed') return 'The clocks of this machine and of the backend are too far apart.';
   if (status === 401 || status === 403) return 'The server does not permit this with the keys of this backend.';
-  if (status >= 300 && status < 400)
-    return 'The bucket lies in another region or at another endpoint than this backend says.';
-  if (status === 0)
-    return name === 'TimeoutError' ? 'The backend did not answer in time.' : 'The backend can not be reached.';
-  return 'The backend can not be used just now.';
+  if (status >= 300 && status < 400) return 'The bucket lies in another region or at another endpoint.';
+  return null;
 }
 
+function troubleOf({ status, name }: S3Failure): string {
+  if (status > 0) return 'The backend can not be used just now.';
+  return name === 'TimeoutError' ? 'The backend did not answer in time.' : 'The backend can not be reached.';
+}
+
+const wrongTokens = new Set(['ExpiredToken', 'InvalidToken']);
 const wrongKeys = new Set([
   'InvalidAccessKeyId',
   'SignatureDoesNotMatch',

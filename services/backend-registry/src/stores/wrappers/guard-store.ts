@@ -1,0 +1,36 @@
+import type { BlobStore } from '../blob-store.ts';
+import { CircuitBreaker } from './circuit-breaker.ts';
+import type { BreakerOptions } from './circuit-breaker.ts';
+import { ConcurrencyLimit } from './concurrency-limit.ts';
+import type { LimitOptions } from './concurrency-limit.ts';
+import { measure } from './measure.ts';
+import type { CallRecorder } from './measure.ts';
+import { retry } from './retry.ts';
+import type { RetryOptions } from './retry.ts';
+import { WrappedStore } from './wrapped-store.ts';
+
+export interface GuardOptions {
+  retry: RetryOptions;
+  limit: LimitOptions;
+  breaker: BreakerOptions;
+}
+
+export const usualGuard: GuardOptions = {
+  retry: { attempts: 3, baseMs: 200, capMs: 2_000 },
+  limit: { most: 32, waitMs: 10_000 },
+  breaker: { failures: 5, openMs: 10_000 },
+};
+
+/**
+ * A store over the network, for everybody's use: its failures are retried, it gets so many calls at once, is left alone
+ * while it is down, and what it did is measured. The order, from the outside in: who waits to retry holds no place of the
+ * limit, waiting for a place is no failure of the backend, and only calls that were made are measured.
+ */
+export function guardStore(store: BlobStore, record: CallRecorder, options: GuardOptions = usualGuard): BlobStore {
+  return new WrappedStore(store, [
+    retry(options.retry),
+    new ConcurrencyLimit(options.limit),
+    new CircuitBreaker(options.breaker),
+    measure(record),
+  ]);
+}

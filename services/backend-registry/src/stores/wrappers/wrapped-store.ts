@@ -1,0 +1,87 @@
+import type { Readable } from 'node:stream';
+import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from '../blob-store.ts';
+
+/** One call of a store on its way through the wrappers. */
+export interface StoreCall<R> {
+  name: keyof BlobStore;
+  /** May be run again after it failed, with the same effect as once. */
+  repeatable: boolean;
+  /** The caller's. */
+  signal: AbortSignal;
+  /** Whether what went wrong came from the caller's side: it cancelled, or the body that it gave broke. */
+  callersFault(): boolean;
+  run(): Promise<R>;
+}
+
+/** What is done around every call of a store. */
+export interface Wrapper {
+  around<R>(call: StoreCall<R>): Promise<R>;
+}
+
+const never = new AbortController().signal;
+
+/** A store each of whose calls goes through wrappers, the first of them outermost. Promises what the store promises. */
+export class WrappedStore implements BlobStore {
+  readonly #store: BlobStore;
+  readonly #wrappers: readonly Wrapper[];
+
+  constructor(store: BlobStore, wrappers: readonly Wrapper[]) {
+    this.#store = store;
+    this.#wrappers = wrappers;
+  }
+
+  async identity(): Promise<string | null> {
+    return this.#repeatable('identity', never, () => this.#store.identity());
+  }
+
+  async claim(backendId: string): Promise<void> {
+    return this.#repeatable('claim', never, () => this.#store.claim(backendId));
+  }
+
+  async prepare(): Promise<void> {
+    return this.#repeatable('prepare', never, () => this.#store.prepare());
+  }
+
+  async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
+    return this.#repeatable('read', signal, () => this.#store.read(key, range, signal));
+  }
+
+  async stat(key: string): Promise<{ size: number } | null> {
+    return this.#repeatable('stat', never, () => this.#store.stat(key));
+  }
+
+  async delete(key: string): Promise<void> {
+    return this.#repeatable('delete', never, () => this.#store.delete(key));
+  }
+
+  async list(cursor: string | null, limit: number): Promise<BlobPage> {
+    return this.#repeatable('list', never, () => this.#store.list(cursor, limit));
+  }
+
+  async sweep(before: Date): Promise<number> {
+    return this.#repeatable('sweep', never, () => this.#store.sweep(before));
+  }
+
+  /** A body can be read once only, so a write is not repeated. */
+  async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
+    return this.#through({
+      name: 'write',
+      repeatable: false,
+      signal,
+      callersFault: () => signal.aborted || body.errored !== null || (body.destroyed && !body.readableEnded),
+      run: () => this.#store.write(key, content, body, signal),
+    });
+  }
+
+  async #repeatable<R>(name: keyof BlobStore, signal: AbortSignal, run: () => Promise<R>): Promise<R> {
+    return this.#through({ name, repeatable: true, signal, callersFault: () => signal.aborted, run });
+  }
+
+  async #through<R>(call: StoreCall<R>): Promise<R> {
+    const whole = this.#wrappers.reduceRight(
+      (inner, wrapper) => ({ ...inner, run: () => wrapper.around(inner) }),
+      call,
+    );
+    return whole.run();
+  }
+}
