@@ -175,6 +175,42 @@ describe('a hostile WebDAV server', () => {
     expectNothingNew();
   });
 
+  test('one whose folders went away gets no content before they are claimed again', async () => {
+    await writeContent(store, key, content);
+    const root = '/dav/root';
+    for (const path of server.things.keys()) if (path.startsWith(root)) server.things.delete(path);
+    for (let round = 0; round < 3; round += 1) await refuses(writeContent(store, key, content), 'unavailable');
+    expect([...server.things.keys()]).toEqual(['/dav']);
+    await store.claim(newId());
+    await store.prepare();
+    await writeContent(store, key, content);
+    expect(server.visible).toEqual([`${root}/${key}`]);
+  });
+
+  test('a folder of blobs that went away is made again', async () => {
+    await writeContent(store, key, content);
+    const folder = `/dav/root/${key.slice(0, 8)}`;
+    for (const path of server.things.keys()) if (path.startsWith(folder)) server.things.delete(path);
+    await refuses(writeContent(store, key, content), 'unavailable');
+    expect(server.temporary).toEqual([]);
+    await writeContent(store, key, content);
+    expect(server.visible).toContain(`/dav/root/${key}`);
+  });
+
+  test('something else in the place of a folder is left alone', async () => {
+    server.things.set(`/dav/root/${key.slice(0, 8)}`, Buffer.from('x'));
+    await refuses(writeContent(store, key, content), 'unavailable');
+    expect(server.things.get(`/dav/root/${key.slice(0, 8)}`)).toEqual(Buffer.from('x'));
+  });
+
+  test('a folder in the place of a blob is no blob', async () => {
+    server.things.set(`/dav/root/${key.slice(0, 8)}`, null).set(`/dav/root/${key}`, null);
+    expect(await store.stat(key)).toBeNull();
+    await refuses(store.read(key, { start: 0, end: 0 }, never), 'not_found');
+    await refuses(store.read(key, { start: 0, end: 1 }, never), 'unavailable');
+    expect((await store.list(null, 10)).blobs.map((blob) => blob.key)).toEqual([there]);
+  });
+
   test('nothing goes where a redirect leads', async () => {
     const other = await DavServer.start();
     const location = `http://127.0.0.1:${other.port}/dav/`;

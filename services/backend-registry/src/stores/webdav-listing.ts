@@ -24,7 +24,7 @@ interface Ahead {
 }
 
 /** A server can only give a folder as a whole: so many blobs of it are kept at once, for the pages that follow. */
-const aheadBlobs = 10_000;
+const aheadBlobs = 50_000;
 
 /** For how long what was read ahead is told to others. */
 const aheadMs = 30_000;
@@ -32,7 +32,8 @@ const aheadMs = 30_000;
 const folderPattern = /^[0-9a-f]{2}$/;
 
 /**
- * The blobs in the order of their folders and ids. Holds some 10,000 of them in memory, whatever lies in a folder.
+ * The blobs in the order of their folders and ids. Holds at most 100,000 of them in memory (some 20 MB), whatever lies in a
+ * folder.
  */
 export class WebdavListing {
   readonly #http: WebdavHttp;
@@ -54,6 +55,7 @@ export class WebdavListing {
       blobs.push(...found.map(({ blobId, ...rest }) => ({ key: blobKey(blobId), ...rest })));
       if (blobs.length > limit) return { blobs: blobs.slice(0, limit), next: cursorAfter(blobs[limit - 1]) };
     }
+    this.#ahead = null;
     return { blobs, next: null };
   }
 

@@ -46,15 +46,15 @@ export class WebdavPaths {
    */
   nameOf(path: string, href: string): string {
     const asked = segmentsOf(path);
-    const named = this.#segmentsOfHref(href);
+    const named = this.#segmentsOfHref(href, new URL(path, this.url).href);
     const within = named.length <= asked.length + 1 && asked.every((segment, index) => segment === named[index]);
     if (!within) throw oddAnswer('an href leads out of the folder that was asked for');
     return named[asked.length] ?? '';
   }
 
-  #segmentsOfHref(href: string): string[] {
-    if (!URL.canParse(href, this.url.href)) throw oddAnswer('an href is no address');
-    const { host, pathname } = new URL(href, this.url);
+  #segmentsOfHref(href: string, base: string): string[] {
+    if (!URL.canParse(href, base)) throw oddAnswer('an href is no address');
+    const { host, pathname } = new URL(href, base);
     // Not the scheme: behind a proxy that ends TLS it is another.
     if (host !== this.url.host) throw oddAnswer('an href leads to another server');
     return segmentsOf(pathname);
