@@ -60,7 +60,7 @@ export class JobTable {
   /** The changes of a job's state, oldest first. */
   async events(id: string): Promise<{ state: string; at: Date }[]> {
     const { rows } = await this.#client.query<{ state: string; at: Date }>(
-      `select data->>'state' as state, created_at as at from jobs.outbox where data->>'id' = $1 order by id`,
+      `select data->>'state' as state, created_at as at from jobs.outbox where data->>'id' = $1 order by position`,
       [id],
     );
     return rows;

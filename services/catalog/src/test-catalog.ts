@@ -142,6 +142,6 @@ export async function codeOf(call: Promise<unknown>): Promise<string> {
 export async function eventsOf(db: Kysely<unknown>): Promise<string[]> {
   const { rows } = await sql<{ event: string }>`
     select replace(subject, 'stowage.files.', '') || ' ' || (data ->> 'name') as event from jobs.outbox
-    where subject like 'stowage.files.%' order by id`.execute(db);
+    where subject like 'stowage.files.%' order by position`.execute(db);
   return rows.map((row) => row.event);
 }

@@ -11,6 +11,7 @@ import * as identity from './migrations/0006-identity.ts';
 import * as jobs from './migrations/0007-jobs.ts';
 import * as shortUploads from './migrations/0008-short-uploads.ts';
 import * as loginAttempts from './migrations/0009-login-attempts.ts';
+import * as outboxRelay from './migrations/0011-outbox-relay.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -23,6 +24,7 @@ export const migrations: Record<string, Migration> = {
   '0007-jobs': jobs,
   '0008-short-uploads': shortUploads,
   '0009-login-attempts': loginAttempts,
+  '0011-outbox-relay': outboxRelay,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

@@ -1,9 +1,8 @@
-import { propagation, context as otelContext } from '@opentelemetry/api';
 import { sql } from 'kysely';
 import type { QueryExecutorProvider } from 'kysely';
 import { newId } from '../ids.ts';
 import type { JobKind, JsonObject } from './job.ts';
-import { writeOutbox } from './outbox.ts';
+import { currentTraceparent, jobEventsInsert } from './outbox.ts';
 
 export interface NewJob {
   kind: JobKind;
@@ -23,27 +22,20 @@ export const dueNow = sql`date_trunc('milliseconds', now())`;
 
 /** Queues a job within the caller's transaction. Gives its id, or null where an equal one is pending already. */
 export async function enqueueJob(db: QueryExecutorProvider, job: NewJob): Promise<string | null> {
-  const id = newId();
+  const isDue = job.runAfter === undefined || job.runAfter.getTime() <= Date.now();
   const { rows } = await sql<{ id: string }>`
-    insert into jobs.jobs (id, kind, params, run_after, max_attempts, dedupe_key, traceparent)
-    values (${id}, ${job.kind}, ${JSON.stringify(job.params ?? {})}, ${job.runAfter ?? dueNow},
-      ${job.maxAttempts ?? 5}, ${job.dedupeKey ?? null}, ${currentTraceparent()})
-    on conflict (kind, dedupe_key) where dedupe_key is not null and state = 'pending' do nothing
-    returning id`.execute(db);
-  if (rows.length === 0) return null;
-  await writeOutbox(db, `stowage.jobs.${job.kind}.pending`, { id, kind: job.kind, state: 'pending', attempt: 0 });
-  if (job.runAfter === undefined || job.runAfter.getTime() <= Date.now()) await wakeWorkers(db);
-  return id;
+    with made as (
+      insert into jobs.jobs (id, kind, params, run_after, max_attempts, dedupe_key, traceparent)
+      values (${newId()}, ${job.kind}, ${JSON.stringify(job.params ?? {})}, ${job.runAfter ?? dueNow},
+        ${job.maxAttempts ?? 5}, ${job.dedupeKey ?? null}, ${currentTraceparent()})
+      on conflict (kind, dedupe_key) where dedupe_key is not null and state = 'pending' do nothing
+      returning id, kind, state, attempt, traceparent
+    ), event as (${jobEventsInsert(sql`made`)})
+    select id, case when ${isDue}::boolean then pg_notify(${wakeChannel}, '')::text end as woken from made`.execute(db);
+  return rows[0]?.id ?? null;
 }
 
 /** Tells all workers, once the transaction commits, that something is due. */
 export async function wakeWorkers(db: QueryExecutorProvider): Promise<void> {
   await sql`select pg_notify(${wakeChannel}, '')`.execute(db);
-}
-
-/** The W3C traceparent of what is running now, or null. */
-export function currentTraceparent(): string | null {
-  const carrier: Record<string, string> = {};
-  propagation.inject(otelContext.active(), carrier);
-  return carrier['traceparent'] ?? null;
 }

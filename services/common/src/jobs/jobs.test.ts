@@ -86,7 +86,7 @@ async function rowOf(id: string): Promise<Row> {
 
 async function eventsOf(id: string): Promise<string[]> {
   const { rows } = await sql<{ subject: string; attempt: number }>`
-    select subject, (data->>'attempt')::int as attempt from jobs.outbox where data->>'id' = ${id} order by id`.execute(
+    select subject, (data->>'attempt')::int as attempt from jobs.outbox where data->>'id' = ${id} order by position`.execute(
     db,
   );
   return rows.map(({ subject, attempt }) => `${subject.split('.').at(-1)} ${attempt}`);

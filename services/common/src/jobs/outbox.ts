@@ -1,12 +1,12 @@
+import { propagation, context as otelContext } from '@opentelemetry/api';
 import { sql } from 'kysely';
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
-import { newId } from '../ids.ts';
-import { currentTraceparent } from './enqueue.ts';
 import type { JsonObject } from './job.ts';
 
 /**
  * Writes an event within the transaction of the change that it tells of, so that neither exists without the other.
- * Its id becomes the message id, so that a consumer can tell a second delivery.
+ * Its id becomes the message id, so that a consumer can tell a second delivery. To be called while the row that changed
+ * is locked, that is after the change: the order of the events of one resource is the order in which they are written.
  */
 export async function writeOutbox(db: QueryExecutorProvider, subject: string, data: JsonObject): Promise<void> {
   await outboxInsert(subject, data).execute(db);
@@ -19,6 +19,39 @@ export function outboxInsert(
   from: RawBuilder<unknown> = sql``,
 ): RawBuilder<unknown> {
   return sql`
-    insert into jobs.outbox (id, subject, data, traceparent)
-    select ${newId()}::uuid, ${subject}::text, ${JSON.stringify(data)}::jsonb, ${currentTraceparent()}::text ${from}`;
+    insert into jobs.outbox (subject, data, traceparent)
+    select ${subject}::text, ${JSON.stringify(data)}::jsonb, ${currentTraceparent()}::text ${from}`;
+}
+
+/** As writeOutbox, for many events of one subject in one statement. */
+export async function writeOutboxRows(
+  db: QueryExecutorProvider,
+  subject: string,
+  rows: readonly JsonObject[],
+): Promise<void> {
+  if (rows.length === 0) return;
+  const data = rows.map((row) => JSON.stringify(row));
+  await sql`
+    insert into jobs.outbox (subject, data, traceparent)
+    select ${subject}::text, data, ${currentTraceparent()}::text
+    from unnest(${data}::jsonb[]) with ordinality as event (data, place) order by place`.execute(db);
+}
+
+/**
+ * The events of changes of state of jobs, as a part of the statement that makes them: `changed` names what that gives
+ * back, with the job's `id`, `kind`, `state`, `attempt` and `traceparent` as they are after the change.
+ */
+export function jobEventsInsert(changed: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`
+    insert into jobs.outbox (subject, data, traceparent)
+    select 'stowage.jobs.' || kind || '.' || state,
+      jsonb_build_object('id', id, 'kind', kind, 'state', state, 'attempt', attempt), traceparent
+    from ${changed}`;
+}
+
+/** The W3C traceparent of what is running now, or null. */
+export function currentTraceparent(): string | null {
+  const carrier: Record<string, string> = {};
+  propagation.inject(otelContext.active(), carrier);
+  return carrier['traceparent'] ?? null;
 }

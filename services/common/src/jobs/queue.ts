@@ -1,9 +1,9 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
-import { inTransaction, query } from '../database/transaction.ts';
-import { dueNow, wakeWorkers } from './enqueue.ts';
+import { query } from '../database/transaction.ts';
+import { dueNow, wakeChannel } from './enqueue.ts';
 import type { ClaimedJob, JsonObject, Progress } from './job.ts';
-import { writeOutbox } from './outbox.ts';
+import { jobEventsInsert, writeOutbox } from './outbox.ts';
 
 interface ClaimedRow {
   id: string;
@@ -21,10 +21,13 @@ export interface Lease {
   leaseMs: number;
 }
 
+/** Jobs of dead workers that one claim fails at most; the next one goes on. */
+const exhaustedAtOnce = 100;
+
 /**
- * Claims up to `limit` due jobs of the given kinds, those whose lease ran out first, in one statement. The attempt is
- * counted here. A job that used up its attempts in crashes is failed instead. Pending jobs are looked up kind by kind:
- * only so the index gives the oldest without sorting all that is due.
+ * Claims up to `limit` due jobs of the given kinds, those whose lease ran out first, in one statement that writes the
+ * events too. The attempt is counted here. A job that used up its attempts in crashes is failed instead. Pending jobs are
+ * looked up kind by kind: only so the index gives the oldest without sorting all that is due.
  */
 export async function claimJobs<T>(
   db: Kysely<T>,
@@ -32,10 +35,17 @@ export async function claimJobs<T>(
   limit: number,
   lease: Lease,
 ): Promise<ClaimedJob[]> {
-  return inTransaction(db, async (trx) => {
-    await failExhausted(trx, kinds);
-    const { rows } = await sql<ClaimedRow>`
-      with lost as (
+  const { rows } = await query(() =>
+    sql<ClaimedRow>`
+      with exhausted as (
+        select id from jobs.jobs where state = 'running' and kind = any(${kinds}) and lease_until < now()
+          and attempt >= max_attempts order by lease_until limit ${exhaustedAtOnce} for update skip locked
+      ), failed as (
+        update jobs.jobs set state = 'failed', finished_at = now(), lease_until = null, lease_holder = null,
+          fence = fence + 1, error_code = 'worker_lost', error_detail = 'Its worker died in every attempt.'
+        from exhausted where jobs.jobs.id = exhausted.id
+        returning jobs.jobs.id, kind, state, attempt, traceparent
+      ), lost as (
         select id, lease_until from jobs.jobs
         where state = 'running' and kind = any(${kinds}) and lease_until < now() and attempt < max_attempts
         order by lease_until limit ${limit} for update skip locked
@@ -48,24 +58,17 @@ export async function claimJobs<T>(
         select id from (
           select id, 0 as rank, lease_until as since from lost union all select id, 1, run_after from pending) candidates
         order by rank, since, id limit ${limit}
-      )
-      update jobs.jobs set state = 'running', attempt = attempt + 1, fence = fence + 1, lease_holder = ${lease.holder},
-        lease_until = now() + ${lease.leaseMs} * interval '1 ms', started_at = now()
-      from due where jobs.jobs.id = due.id
-      returning jobs.jobs.id, kind, params, attempt, max_attempts, fence, traceparent`.execute(trx);
-    for (const row of rows) await announce(trx, row.id, row.kind, 'running', row.attempt);
-    return rows.map(({ max_attempts: maxAttempts, ...row }) => ({ ...row, maxAttempts }));
-  });
-}
-
-async function failExhausted<T>(trx: Kysely<T>, kinds: readonly string[]): Promise<void> {
-  const { rows } = await sql<{ id: string; kind: string; attempt: number }>`
-    update jobs.jobs set state = 'failed', finished_at = now(), lease_until = null, lease_holder = null,
-      fence = fence + 1, error_code = 'worker_lost', error_detail = 'Its worker died in every attempt.'
-    where id in (select id from jobs.jobs where state = 'running' and kind = any(${kinds}) and lease_until < now()
-      and attempt >= max_attempts order by lease_until limit 100 for update skip locked)
-    returning id, kind, attempt`.execute(trx);
-  for (const row of rows) await announce(trx, row.id, row.kind, 'failed', row.attempt);
+      ), claimed as (
+        update jobs.jobs set state = 'running', attempt = attempt + 1, fence = fence + 1, lease_holder = ${lease.holder},
+          lease_until = now() + ${lease.leaseMs} * interval '1 ms', started_at = now()
+        from due where jobs.jobs.id = due.id
+        returning jobs.jobs.id, kind, params, state, attempt, max_attempts, fence, traceparent
+      ), event as (${jobEventsInsert(sql`(
+        select id, kind, state, attempt, traceparent from failed
+        union all select id, kind, state, attempt, traceparent from claimed) changed`)})
+      select id, kind, params, attempt, max_attempts, fence, traceparent from claimed`.execute(db),
+  );
+  return rows.map(({ max_attempts: maxAttempts, ...row }) => ({ ...row, maxAttempts }));
 }
 
 /** Renews the lease and notes progress. False: the lease is lost, and the worker must stop. */
@@ -93,16 +96,19 @@ export type Outcome =
 
 /** Writes how an attempt ended. False: another worker has the job by now, and nothing was changed. */
 export async function settleJob<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outcome): Promise<boolean> {
-  return inTransaction(db, async (trx) => {
-    const { numAffectedRows } = await sql`
-      update jobs.jobs set lease_until = null, lease_holder = null, fence = fence + 1, ${settlement(outcome)}
-      where id = ${job.id} and fence = ${job.fence} and state = 'running'`.execute(trx);
-    if (numAffectedRows !== 1n) return false;
-    const state = outcome.state === 'released' ? 'pending' : outcome.state;
-    await announce(trx, job.id, job.kind, state, outcome.state === 'released' ? job.attempt - 1 : job.attempt);
-    if (outcome.state === 'released') await wakeWorkers(trx);
-    return true;
-  });
+  const wakes = outcome.state === 'released';
+  const { rows } = await query(() =>
+    sql`
+      with settled as (
+        update jobs.jobs set lease_until = null, lease_holder = null, fence = fence + 1, ${settlement(outcome)}
+        where id = ${job.id} and fence = ${job.fence} and state = 'running'
+        returning id, kind, state, attempt, traceparent
+      ), event as (${jobEventsInsert(sql`settled`)})
+      select case when ${wakes}::boolean then pg_notify(${wakeChannel}, '')::text end as woken from settled`.execute(
+      db,
+    ),
+  );
+  return rows.length === 1;
 }
 
 function settlement(outcome: Outcome): ReturnType<typeof sql> {
