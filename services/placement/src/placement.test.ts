@@ -315,10 +315,10 @@ describe('the jobs that placement works', () => {
     await insert({ state: 'cancelled', finished_at: days(15) });
     await insert({ ...failed, finished_at: days(91) });
     for (const age of [8, 6])
-      await pool.query(`insert into jobs.outbox (id, subject, data, created_at) values ($1, 's', '{}', $2)`, [
-        newId(),
-        days(age),
-      ]);
+      await pool.query(
+        `insert into jobs.outbox (subject, data, created_at, published_at) values ('s', '{}', $1, now())`,
+        [days(age)],
+      );
     for (const age of [2, 0.5]) {
       await pool.query(
         `insert into jobs.idempotency_keys (user_id, route, key, fingerprint, response, created_at) values ($1, 'r', $2, 'f', '', $3)`,

@@ -8,7 +8,7 @@ import type { Tables } from './tables.ts';
 
 const batch = 1_000;
 
-/** Drops what has been kept long enough: finished and failed jobs, idempotency keys, events; in bounded batches. */
+/** Drops what has been kept long enough: finished and failed jobs, idempotency keys, published events; in bounded batches. */
 export function pruneHistory(db: Kysely<Tables>, settings: PlacementSettings): JobHandler {
   return async (_job, { signal, progress }) => {
     const sweeps = {
@@ -23,7 +23,7 @@ export function pruneHistory(db: Kysely<Tables>, settings: PlacementSettings): J
           where created_at < now() - ${idempotencyKeyTtlHours} * interval '1 hour' limit ${batch})`,
       events: (): RawBuilder<unknown> => sql`
         delete from jobs.outbox where id in (select id from jobs.outbox
-          where created_at < now() - ${settings.eventRetentionMs} * interval '1 ms' limit ${batch})`,
+          where published_at is not null and created_at < now() - ${settings.eventRetentionMs} * interval '1 ms' limit ${batch})`,
     };
     const counts: Record<string, number> = {};
     let done = 0;

@@ -1,4 +1,6 @@
 import { queryBuilder, readBuilder } from '@stowage/common/database/database';
+import { startRelay } from '@stowage/common/events/start-relay';
+import type { RunningRelay } from '@stowage/common/events/start-relay';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
@@ -41,6 +43,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   const stopping = new AbortController();
   const firstPolicy = { db, backends: connections.client(BackendService), logger };
   let waiting: Promise<void> = Promise.resolve();
+  let relay: RunningRelay | undefined;
   return {
     name: 'placement',
     endpoints: placementEndpoints(db, readBuilder(database)),
@@ -49,6 +52,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       // Readiness speaks of this process alone: without backend-registry the policy is made later.
       const made = await makeFirstPolicy(firstPolicy, stopping.signal);
       if (!made) waiting = keepMakingFirstPolicy(firstPolicy, stopping.signal);
+      relay = await startRelay(db, settings.natsAddress, logger);
       worker.start();
       schedule.start();
     },
@@ -57,6 +61,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       schedule.stop();
       await worker.stop();
       await waiting;
+      await relay?.stop();
     },
   };
 }

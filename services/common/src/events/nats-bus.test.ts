@@ -1,0 +1,27 @@
+import { jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
+import { natsUrl, withNats } from '@stowage/tests/support/nats-server';
+import { createLogger } from '../runtime/logger.ts';
+import { busConformance } from './bus-conformance.ts';
+import type { BusUnderTest } from './bus-conformance.ts';
+import { natsAddress } from './nats-address.ts';
+import { NatsBus } from './nats-bus.ts';
+
+withNats('an event bus on NATS', () => {
+  busConformance('NATS JetStream', openTestBus);
+});
+
+/** On a stream of its own, that is removed. */
+async function openTestBus(): Promise<BusUnderTest> {
+  const prefix = `test-${process.pid}-${Date.now()}`;
+  const address = natsAddress(natsUrl());
+  const bus = new NatsBus(address, createLogger('test', 'silent'), { name: prefix, subjects: [`${prefix}.>`] });
+  const close = async (): Promise<void> => {
+    await bus.close();
+    const { servers, user, password } = address;
+    const connection = await connect({ servers, ...(user && password ? { user, pass: password } : {}) });
+    await (await jetstreamManager(connection)).streams.delete(prefix);
+    await connection.close();
+  };
+  return { bus, prefix, close };
+}
