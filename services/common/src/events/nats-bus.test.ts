@@ -6,6 +6,7 @@ import { busConformance } from './bus-conformance.ts';
 import type { BusUnderTest } from './bus-conformance.ts';
 import { natsAddress } from './nats-address.ts';
 import { NatsBus } from './nats-bus.ts';
+import { defaultStream } from './stream.ts';
 
 withNats('an event bus on NATS', () => {
   busConformance('NATS JetStream', openTestBus);
@@ -15,7 +16,8 @@ withNats('an event bus on NATS', () => {
 async function openTestBus(): Promise<BusUnderTest> {
   const prefix = `test-${process.pid}-${Date.now()}`;
   const address = natsAddress(natsUrl());
-  const bus = new NatsBus(address, createLogger('test', 'silent'), { name: prefix, subjects: [`${prefix}.>`] });
+  const stream = { ...defaultStream, name: prefix, subjects: [`${prefix}.>`] };
+  const bus = new NatsBus(address, createLogger('test', 'silent'), stream);
   const close = async (): Promise<void> => {
     await bus.close();
     const { servers, user, password } = address;

@@ -5,7 +5,7 @@ import type { CloudEvent } from './cloud-event.ts';
 import type { Subscription } from './event-bus.ts';
 import type { NatsConnection } from './nats-connection.ts';
 import { RecentIds } from './recent-ids.ts';
-import { ackWaitMs, ensureConsumer, ensureStream } from './stream.ts';
+import { ensureConsumer, ensureStream } from './stream.ts';
 import type { StreamOptions } from './stream.ts';
 
 const retryMs = 500;
@@ -60,7 +60,7 @@ export class NatsSubscription {
   /** Tries until it is handled: what comes after it waits, so that order holds. */
   async #handle(message: JsMsg): Promise<void> {
     const event = message.json<CloudEvent>();
-    const working = setInterval(() => message.working(), ackWaitMs / 3);
+    const working = setInterval(() => message.working(), this.#stream.ackWaitMs / 3);
     try {
       while (!this.#handled.has(event.id) && !this.#stop.signal.aborted) await this.#try(event);
     } finally {

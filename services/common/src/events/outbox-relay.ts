@@ -18,13 +18,16 @@ export interface RelayOptions<T> {
   atOnce?: number;
   /** After how long another relay takes over from a dead one; well above what a publish may take. */
   leaseMs?: number;
+  /** How long an event waits at most where all is well. */
+  pollMs?: number;
+  /** The longest pause after failures. */
+  retryMs?: number;
 }
 
-const defaults = { batch: 500, atOnce: 100, leaseMs: 15_000 };
-/** How long an event waits at most where all is well. A notification for each would cost every writer a lock. */
-const pollMs = 250;
+// Polled, for a notification from each writer would cost it a lock that all writers share, at its commit.
+const defaults = { batch: 500, atOnce: 100, leaseMs: 15_000, pollMs: 250, retryMs: 5_000 };
 const standbyMs = 1_000;
-const retryMs = { first: 250, most: 5_000 };
+const firstRetryMs = 250;
 
 /**
  * Publishes the outbox. One relay of all processes does at a time. Each event is published at least once, those of one
@@ -68,7 +71,7 @@ export class OutboxRelay<T> {
 
   /** Publishes a batch. Gives how long to wait before the next. */
   async #turn(): Promise<number> {
-    const { db, bus, batch } = this.#options;
+    const { db, bus, batch, pollMs } = this.#options;
     const fence = await this.#lease.hold();
     if (fence === null) {
       this.#kept = null;
@@ -102,7 +105,7 @@ export class OutboxRelay<T> {
     this.#kept = null;
     this.#report.fails(error);
     await this.#lease.release();
-    const most = Math.min(retryMs.most, retryMs.first * 2 ** this.#failures);
+    const most = Math.min(this.#options.retryMs, firstRetryMs * 2 ** this.#failures);
     this.#failures += 1;
     return most * (0.5 + Math.random() / 2);
   }

@@ -13,26 +13,34 @@ import { nanos } from '@nats-io/transport-node';
 export interface StreamOptions {
   name: string;
   subjects: string[];
+  /** How long the stream knows an id, so that it drops what comes again. */
+  duplicateWindowMs: number;
+  /** How long NATS waits for an acknowledgement before it delivers again. */
+  ackWaitMs: number;
 }
 
-export const defaultStream: StreamOptions = { name: 'STOWAGE', subjects: ['stowage.jobs.>', 'stowage.files.>'] };
-
 const retentionMs = 7 * 24 * 60 * 60_000;
-/**
- * Longer than a publisher that lost its lease can be at an event (its lease, and a publish). Whatever is tried again
- * after a longer time, as after an outage, is looked up in the stream first.
- */
-export const duplicateWindowMs = 5 * 60_000;
+
+export const defaultStream: StreamOptions = {
+  name: 'STOWAGE',
+  subjects: ['stowage.jobs.>', 'stowage.files.>'],
+  // Longer than a publisher can be at an event that lost its lease. Whatever is tried again later, as after an outage, is
+  // looked up in the stream first.
+  duplicateWindowMs: 5 * 60_000,
+  ackWaitMs: 30_000,
+};
 
 const streamNotFound = 10_059;
 
 /** Makes the stream, or brings one of before up to date; what an operator set of the rest stays, such as replicas. */
 export async function ensureStream(manager: JetStreamManager, stream: StreamOptions): Promise<StreamInfo> {
-  const limits = { max_age: nanos(retentionMs), duplicate_window: nanos(duplicateWindowMs) };
-  const present = await findStream(manager, stream.name);
+  const { name, subjects } = stream;
+  const limits = { max_age: nanos(retentionMs), duplicate_window: nanos(stream.duplicateWindowMs) };
+  const present = await findStream(manager, name);
   if (!present) {
     return manager.streams.add({
-      ...stream,
+      name,
+      subjects,
       ...limits,
       description: 'Events of Stowage',
       retention: RetentionPolicy.Limits,
@@ -44,8 +52,8 @@ export async function ensureStream(manager: JetStreamManager, stream: StreamOpti
   const same =
     config.max_age === limits.max_age &&
     config.duplicate_window === limits.duplicate_window &&
-    [...config.subjects].sort().join() === [...stream.subjects].sort().join();
-  return same ? present : manager.streams.update(stream.name, { ...config, ...limits, subjects: stream.subjects });
+    [...config.subjects].sort().join() === [...subjects].sort().join();
+  return same ? present : manager.streams.update(name, { ...config, ...limits, subjects });
 }
 
 async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
@@ -56,9 +64,6 @@ async function findStream(manager: JetStreamManager, name: string): Promise<Stre
     throw error;
   }
 }
-
-/** How long NATS waits for an acknowledgement before it delivers again. */
-export const ackWaitMs = 30_000;
 
 /** Makes a durable consumer that has one event under way at a time, so that their order holds, or finds it. */
 export async function ensureConsumer(
@@ -72,7 +77,7 @@ export async function ensureConsumer(
     filter_subject: filter,
     ack_policy: AckPolicy.Explicit,
     deliver_policy: DeliverPolicy.New,
-    ack_wait: nanos(ackWaitMs),
+    ack_wait: nanos(stream.ackWaitMs),
     max_ack_pending: 1,
     max_deliver: -1,
   });
