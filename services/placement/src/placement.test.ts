@@ -314,6 +314,12 @@ describe('the jobs that placement works', () => {
     ];
     await insert({ state: 'cancelled', finished_at: days(15) });
     await insert({ ...failed, finished_at: days(91) });
+    // Another relay is at it, and got nowhere yet.
+    await pool.query(
+      `update jobs.outbox_relay set holder = $1, fence = fence + 1, lease_until = now() + interval '1 hour'`,
+      [newId()],
+    );
+    await pool.query(`insert into jobs.outbox (subject, data, created_at) values ('waits', '{}', $1)`, [days(100)]);
     for (const age of [8, 6])
       await pool.query(
         `insert into jobs.outbox (subject, data, created_at, published_at) values ('s', '{}', $1, now())`,
@@ -335,5 +341,7 @@ describe('the jobs that placement works', () => {
     });
     const { rows } = await pool.query<{ id: string }>('select id from jobs.jobs order by id');
     expect(rows.map((row) => row.id)).toEqual([...kept, id].sort());
+    const { rowCount } = await pool.query(`select from jobs.outbox where subject = 'waits'`);
+    expect(rowCount).toBe(1);
   });
 });

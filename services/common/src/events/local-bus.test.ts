@@ -1,4 +1,4 @@
-import { busConformance } from './bus-conformance.ts';
+import { busConformance } from './conformance.ts';
 import { LocalBus } from './local-bus.ts';
 
 busConformance('in one process', async () => {

@@ -13,7 +13,7 @@ import pg from 'pg';
 import { openDatabase, queryBuilder } from '../database/database.ts';
 import type { Database } from '../database/database.ts';
 import { createLogger } from '../runtime/logger.ts';
-import { testEvent } from './bus-conformance.ts';
+import { testEvent } from './conformance.ts';
 import { natsAddress } from './nats-address.ts';
 import { NatsBus } from './nats-bus.ts';
 import { OutboxRelay } from './outbox-relay.ts';

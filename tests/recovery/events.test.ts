@@ -1,0 +1,132 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { fileEventSchema, fileVerbs, jobEventSchema } from '@stowage/common/events/schemas';
+import { Value } from 'typebox/value';
+import pg from 'pg';
+import { expectStatus, logIn, until } from '../support/client.ts';
+import type { Client } from '../support/client.ts';
+import { EventReader } from '../support/event-reader.ts';
+import type { ReadEvent } from '../support/event-reader.ts';
+import { JobTable } from '../support/job-table.ts';
+import { NatsServer, withNatsServer } from '../support/nats-server.ts';
+import { startSystem, uniqueName } from '../support/system.ts';
+import type { Mode, System } from '../support/system.ts';
+import { inBatches } from '../support/tree.ts';
+
+const modes: Mode[] = ['standalone', 'services'];
+
+for (const mode of modes) {
+  withNatsServer(`events on NATS, ${mode}`, () => {
+    let nats: NatsServer;
+    let system: System;
+    let client: Client;
+    let database: pg.Pool;
+    let jobs: JobTable;
+
+    beforeAll(async () => {
+      nats = await NatsServer.start();
+      // A start needs no NATS.
+      await nats.kill();
+      system = await startSystem(mode, { STOWAGE_NATS_URL: nats.url, STOWAGE_LOG_LEVEL: 'info' });
+      await nats.run();
+      client = await logIn(system.url);
+      database = new pg.Pool({ connectionString: system.databaseUrl, max: 2 });
+      jobs = await JobTable.open(system.databaseUrl);
+    });
+
+    afterAll(async () => {
+      await jobs?.close();
+      await database?.end();
+      await system?.close();
+      await nats?.close();
+    });
+
+    async function read(name: string): Promise<ReadEvent[]> {
+      const reader = await EventReader.open(nats.url, name);
+      const events = await reader.read();
+      await reader.close();
+      return events;
+    }
+
+    async function untilAllPublished(): Promise<void> {
+      await until(async () => {
+        const { rowCount } = await database.query('select from jobs.outbox where published_at is null limit 1');
+        return rowCount === 0;
+      }, 60_000);
+    }
+
+    test('every change of a file, a directory and a job is told, in the form that its schema says', async () => {
+      const [parent, child] = [await client.makeDirectory(uniqueName()), await client.makeDirectory(uniqueName())];
+      const file = await client.putFile(uniqueName(), 'content');
+      for (const path of [`/api/files/${file['id']}`, `/api/directories/${child['id']}`]) {
+        const target = path.startsWith('/api/files') ? 'directory_id' : 'parent_id';
+        expectStatus(await client.post(`${path}/rename`, { name: uniqueName('ünï') }), 200);
+        expectStatus(await client.post(`${path}/move`, { [target]: parent['id'] }), 200);
+        expectStatus(await client.delete(path), 200);
+        expectStatus(await client.post(`${path}/restore`), 200);
+        expectStatus(await client.delete(path), 200);
+        expectStatus(await client.delete(`${path}?permanent=true`), 204);
+      }
+      const job = await jobs.insert('verify_blob', { blob_id: 'none' });
+      await until(async () => (await jobs.read(job)).state === 'failed');
+      await untilAllPublished();
+
+      const events = await read('first');
+      for (const { event, subject, messageId, contentType } of events) {
+        const schema = subject.startsWith('stowage.jobs.') ? jobEventSchema : fileEventSchema;
+        expect([subject, [...Value.Errors(schema, event)]]).toEqual([subject, []]);
+        expect([event.type, event.id, event.data['id']]).toEqual([subject, messageId, event.subject]);
+        expect(contentType).toBe('application/cloudevents+json');
+      }
+      const verbsOf = (id: string): string[] =>
+        events.filter(({ event }) => event.subject === id).map(({ subject }) => subject);
+      const verbs = [...fileVerbs.slice(0, -1), 'recycled', 'purged'].map((verb) => `stowage.files.${verb}`);
+      for (const id of [file['id'], child['id']]) expect(verbsOf(id)).toEqual(verbs);
+      expect(verbsOf(job)).toEqual(['stowage.jobs.verify_blob.running', 'stowage.jobs.verify_blob.failed']);
+      expect(events.find(({ event }) => event.subject === file['id'])?.event.data).toEqual({
+        id: file['id'],
+        kind: 'file',
+        parent_id: expect.any(String),
+        name: file['name'],
+        actor: expect.any(String),
+        request_id: expect.any(String),
+      });
+    });
+
+    test('while NATS is away no request fails; 1,000 changes of files and of jobs come once each, in order', async () => {
+      await nats.kill();
+      const directories = await inBatches(Array.from({ length: 100 }), () => client.makeDirectory(uniqueName()));
+      const changes = Array.from({ length: 900 }, (_, n) => directories[n % 100]?.['id']);
+      const renamed = inBatches(changes, async (id) =>
+        expectStatus(await client.post(`/api/directories/${id}/rename`, { name: uniqueName() }), 200),
+      );
+      for (let n = 0; n < 500; n += 1) await jobs.insert('purge_recycle_bin', {});
+      await renamed;
+      expectStatus(await client.get('/api/system/ready'), 200);
+      await nats.run();
+      if (mode === 'services') process.kill(await system.pidOf('placement'), 'SIGKILL');
+      await until(async () => {
+        const { rowCount } = await database.query(`select from jobs.jobs where state in ('pending', 'running')
+          and run_after <= now() limit 1`);
+        return rowCount === 0;
+      }, 60_000);
+      await untilAllPublished();
+
+      const events = await read('second');
+      const { rows } = await database.query<{ id: string; subject: string; resource: string }>(
+        `select id, subject, data ->> 'id' as resource from jobs.outbox order by position`,
+      );
+      expect(rows.filter(({ subject }) => subject.startsWith('stowage.files.')).length).toBeGreaterThanOrEqual(1_000);
+      expect(rows.filter(({ subject }) => subject.startsWith('stowage.jobs.')).length).toBeGreaterThanOrEqual(1_000);
+      expect(events).toHaveLength(rows.length);
+      const written = Map.groupBy(rows, ({ resource }) => resource);
+      const heard = Map.groupBy(events, ({ event }) => event.subject);
+      for (const [resource, group] of written)
+        expect(heard.get(resource)?.map(({ messageId }) => messageId)).toEqual(group.map(({ id }) => id));
+    });
+
+    test('the password in its address is in no log', () => {
+      expect(system.output()).toContain('wait in the outbox');
+      expect(system.output()).not.toContain(NatsServer.password);
+    });
+  });
+}
