@@ -93,6 +93,11 @@ export class NatsServer {
     });
   }
 
+  /** SIGSTOP or SIGCONT: it hangs, or goes on. */
+  signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    this.#child?.kill(signal);
+  }
+
   /** SIGKILL, and waits. */
   async kill(): Promise<void> {
     const child = this.#child;
