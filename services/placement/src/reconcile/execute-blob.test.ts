@@ -1,0 +1,163 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { isReachable, isSound } from '../planner/facts.ts';
+import type { RecordedState } from '../planner/facts.ts';
+import { planBlob, wantedBackends } from '../planner/plan-blob.ts';
+import { executeBlob } from './execute-blob.ts';
+import type { BlobOutcome } from './execute-blob.ts';
+import { Crash, limits, SimulatedWorld } from './simulated-world.ts';
+import type { Fate, SimulatedBackend, Truth } from './simulated-world.ts';
+
+const runs = 5_000;
+const ids = ['a', 'b', 'c', 'd', 'e'];
+const hour = 3_600_000;
+
+const recorded = fc.option(
+  fc.record({
+    state: fc.constantFrom<RecordedState>(
+      'available',
+      'available',
+      'unverified',
+      'copying',
+      'corrupt',
+      'missing',
+      'removing',
+    ),
+    verifiedAgoMs: fc.option(fc.constantFrom(0, 2 * hour, 99 * hour)),
+  }),
+);
+const truth = fc.constantFrom<Truth>('good', 'good', 'bad', 'absent');
+
+/** Content that was read within the time that counts as fresh is as it was read; all else may have rotted since. */
+function believed(backend: SimulatedBackend): SimulatedBackend {
+  const { recorded: known } = backend;
+  const fresh = known?.state === 'available' && known.verifiedAgoMs !== null && known.verifiedAgoMs <= limits.freshMs;
+  if (known === null) return { ...backend, truth: 'absent' };
+  return fresh ? { ...backend, truth: 'good' } : backend;
+}
+
+const backends = fc
+  .tuple(
+    ...ids.map((id) =>
+      fc.record({
+        id: fc.constant(id),
+        enabled: fc.constantFrom(true, true, true, false),
+        health: fc.constantFrom<SimulatedBackend['health']>('healthy', 'healthy', 'healthy', 'unhealthy', 'unknown'),
+        healthAgeMs: fc.constantFrom(0, hour, 7 * hour),
+        truth,
+        recorded,
+      }),
+    ),
+  )
+  .map((all) => all.map(believed));
+
+const policy = fc
+  .shuffledSubarray(ids, { minLength: 1 })
+  .chain((backendIds) => fc.integer({ min: 1, max: backendIds.length }).map((replicas) => ({ backendIds, replicas })));
+const policies = fc.array(policy, { minLength: 1, maxLength: 2 });
+const fates = fc.array(
+  fc.constantFrom<Fate>('fine', 'fine', 'fine', 'fine', 'crash before', 'crash after', 'fails', 'fails after'),
+  { maxLength: 40 },
+);
+
+async function run(simulated: SimulatedWorld): Promise<BlobOutcome | 'crashed'> {
+  const needs = {
+    executor: simulated,
+    world: simulated.world(),
+    toPlan: simulated.toPlan.bind(simulated),
+    signal: new AbortController().signal,
+  };
+  return executeBlob(needs, simulated.blob()).catch((error: unknown) => {
+    if (error instanceof Crash) return 'crashed';
+    throw error;
+  });
+}
+
+/** Runs until a whole run does nothing more; the faults are used up by then. */
+async function settle(simulated: SimulatedWorld): Promise<BlobOutcome> {
+  for (let count = 0; count < 60; count += 1) {
+    const before = simulated.done.length;
+    const outcome = await run(simulated);
+    if (outcome === 'crashed' || outcome.failures.length > 0) continue;
+    if (simulated.done.length === before || outcome.plan.rescue) return outcome;
+  }
+  throw new Error(`it never settles: ${simulated.done.join()}`);
+}
+
+const scenario = fc.record({ backends, policies, fates });
+
+describe('whatever the state, the crashes and the failures', () => {
+  test('no good copy is lost, and it comes to lie where the policies say as far as that can be', async () => {
+    await fc.assert(
+      fc.asyncProperty(scenario, fc.option(policies), async (start, changed) => {
+        // The simulated world itself throws where a good copy is lost that rule 1 keeps.
+        const simulated = new SimulatedWorld(start.backends, start.policies, start.fates);
+        await run(simulated);
+        const world = changed ? simulated.with(changed) : simulated;
+        const { plan } = await settle(world);
+        const known = world.blob().replicas;
+        const recorded = new Map(known.map((replica) => [replica.backendId, replica.state]));
+        const wanted = wantedBackends(world.world(), world.policies);
+        const readable = known.some(
+          ({ backendId, state }) =>
+            isReachable(world.backends.get(backendId)) && (state === 'available' || state === 'unverified'),
+        );
+        if (plan.lost) expect(known.filter(({ backendId }) => isGoodAndReachable(world, backendId))).toEqual([]);
+        if (!readable) return;
+        const sound = wanted.backendIds.filter((id) => isSound(world.backends.get(id)));
+        for (const id of sound) expect(recorded.get(id)).toBe('available');
+        if (wanted.missing > 0 || sound.length < wanted.backendIds.length) {
+          expect(plan.problems).not.toEqual([]);
+          return;
+        }
+        expect(plan).toEqual({ steps: [], problems: [], lost: false, rescue: false });
+        const named = new Set(world.policies.flatMap(({ backendIds }) => backendIds));
+        const surplus = known.filter(({ backendId }) => !wanted.backendIds.includes(backendId));
+        for (const { backendId } of surplus) {
+          const backend = world.backends.get(backendId);
+          expect(!isReachable(backend) || (backend?.enabled === false && named.has(backendId))).toBe(true);
+        }
+      }),
+      { numRuns: runs },
+    );
+  });
+
+  test('a second run finds nothing to do', async () => {
+    await fc.assert(
+      fc.asyncProperty(scenario, async (start) => {
+        const simulated = new SimulatedWorld(start.backends, start.policies, start.fates);
+        await settle(simulated);
+        const before = simulated.done.length;
+        const again = await run(simulated);
+        if (again === 'crashed') throw new Error('nothing can crash any more');
+        const since = simulated.done.slice(before);
+        // What can't be read is looked at again each time, in case it came back.
+        expect(since.filter((done) => !again.plan.rescue || !done.startsWith('verify'))).toEqual([]);
+      }),
+      { numRuns: runs },
+    );
+  });
+
+  test('with nothing in the way a run does what its plan said, copy by copy and removal by removal', async () => {
+    await fc.assert(
+      fc.asyncProperty(backends, policies, async (start, wanted) => {
+        const honest = start.map((backend): SimulatedBackend => ({
+          ...backend,
+          truth: ['available', 'unverified'].includes(backend.recorded?.state ?? '') ? 'good' : 'absent',
+          recorded: backend.recorded?.state === 'removing' ? null : backend.recorded,
+        }));
+        const simulated = new SimulatedWorld(honest, wanted);
+        const { steps } = planBlob(simulated.world(), simulated.toPlan(simulated.blob()));
+        const said = steps.map((step) => `${step.kind} ${step.kind === 'copy' ? step.to : step.backendId}`);
+        await run(simulated);
+        expect(simulated.done).toEqual(said);
+      }),
+      { numRuns: runs },
+    );
+  });
+});
+
+function isGoodAndReachable(world: SimulatedWorld, id: string): boolean {
+  const backend = world.backends.get(id);
+  return backend?.truth === 'good' && isReachable(backend);
+}
