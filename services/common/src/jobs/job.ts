@@ -8,6 +8,8 @@ export const jobKinds = {
   expire_uploads: 'upload',
   remove_blob: 'placement',
   verify_blob: 'placement',
+  place_blob: 'placement',
+  full_reconcile: 'placement',
   prune_history: 'placement',
 } as const;
 export type JobKind = keyof typeof jobKinds;
@@ -47,4 +49,15 @@ export interface JobRun {
 /** Fails its job at once. */
 export class PermanentJobError extends Error {
   override readonly name = 'PermanentJobError';
+}
+
+/** Puts its job off by `delayMs` without counting the attempt: it is not its turn yet. */
+export class PostponedJob extends Error {
+  override readonly name = 'PostponedJob';
+  readonly delayMs: number;
+
+  constructor(delayMs: number) {
+    super(`postponed by ${delayMs} ms`);
+    this.delayMs = delayMs;
+  }
 }

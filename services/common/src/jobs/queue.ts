@@ -92,11 +92,11 @@ export type Outcome =
   | { state: 'succeeded'; result: JsonObject; progress: Progress }
   | { state: 'failed'; code: string; detail: string }
   | { state: 'pending'; code: string; detail: string; delayMs: number }
-  | { state: 'released' };
+  | { state: 'released'; delayMs?: number };
 
 /** Writes how an attempt ended. False: another worker has the job by now, and nothing was changed. */
 export async function settleJob<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outcome): Promise<boolean> {
-  const wakes = outcome.state === 'released';
+  const wakes = outcome.state === 'released' && !outcome.delayMs;
   const { rows } = await query(() =>
     sql`
       with settled as (
@@ -123,7 +123,8 @@ function settlement(outcome: Outcome): ReturnType<typeof sql> {
       return sql`state = 'pending', dedupe_key = null, run_after = now() + ${outcome.delayMs} * interval '1 ms',
         error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
     case 'released':
-      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1, run_after = ${dueNow}`;
+      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1,
+        run_after = ${dueNow} + ${outcome.delayMs ?? 0} * interval '1 ms'`;
   }
 }
 

@@ -4,7 +4,7 @@ import { AppError, toAppError } from '../errors.ts';
 import { newId } from '../ids.ts';
 import type { Logger } from '../runtime/logger.ts';
 import { backoffMs } from './backoff.ts';
-import { PermanentJobError } from './job.ts';
+import { PermanentJobError, PostponedJob } from './job.ts';
 import type { ClaimedJob, JobHandler, JobKind, Progress } from './job.ts';
 import { claimJobs, renewLease, settleJob } from './queue.ts';
 import type { Lease, Outcome } from './queue.ts';
@@ -141,6 +141,7 @@ export class Worker<T> {
 
   #failure(job: ClaimedJob, error: unknown): Outcome {
     if (this.#stop.signal.aborted) return { state: 'released' };
+    if (error instanceof PostponedJob) return { state: 'released', delayMs: error.delayMs };
     const shown = error instanceof PermanentJobError ? new AppError('unprocessable', error.message) : toAppError(error);
     const final = error instanceof PermanentJobError || job.attempt >= job.maxAttempts;
     this.#options.logger.warn(
