@@ -12,6 +12,7 @@ import * as jobs from './migrations/0007-jobs.ts';
 import * as shortUploads from './migrations/0008-short-uploads.ts';
 import * as loginAttempts from './migrations/0009-login-attempts.ts';
 import * as outboxRelay from './migrations/0011-outbox-relay.ts';
+import * as placementRuns from './migrations/0012-placement.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -25,6 +26,7 @@ export const migrations: Record<string, Migration> = {
   '0008-short-uploads': shortUploads,
   '0009-login-attempts': loginAttempts,
   '0011-outbox-relay': outboxRelay,
+  '0012-placement': placementRuns,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
