@@ -89,6 +89,9 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       const store = await parts.backends.recheck(backendId);
       return { result: await verifyBlob(store, { key, size: byteCount(size), sha256 }, context.signal) };
     },
+    copyBlob: async () => {
+      throw new AppError('unavailable', 'Blobs can not be copied between backends yet.');
+    },
   };
 }
 

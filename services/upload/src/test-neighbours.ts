@@ -67,7 +67,14 @@ export class FakeNeighbours {
       [],
     );
     const policy = { fileClass: 'default', backendIds: [this.backendId], replicas: 1, syncReplicas: 1, version: 1n };
-    connections.add('placement', [endpoint(PolicyService, { getPolicy: async () => ({ policy }) })], []);
+    const policies = endpoint(PolicyService, {
+      getPolicy: async () => ({ policy }),
+      listPolicies: unused,
+      putPolicy: unused,
+      deletePolicy: unused,
+      previewPlacement: unused,
+    });
+    connections.add('placement', [policies], []);
   }
 
   reset(): void {
@@ -113,6 +120,7 @@ export class FakeNeighbours {
       sealBlob: (request) => this.#step('sealBlob', () => this.#seal(request)),
       deleteBlob: unused,
       verifyBlob: unused,
+      copyBlob: unused,
     };
   }
 

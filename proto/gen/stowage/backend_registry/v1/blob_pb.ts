@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file stowage/backend_registry/v1/blob.proto.
  */
 export const file_stowage_backend_registry_v1_blob: GenFile = /*@__PURE__*/
-  fileDesc("CiZzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmxvYi5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIkcKFENob29zZUJhY2tlbmRSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEhEKBHNpemUYAiABKANIAIgBAUIHCgVfc2l6ZSIrChVDaG9vc2VCYWNrZW5kUmVzcG9uc2USEgoKYmFja2VuZF9pZBgBIAEoCSI8ChNDcmVhdGVTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIhYKFENyZWF0ZVN0YWdlZFJlc3BvbnNlIjoKEVN0YXRTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIiQKElN0YXRTdGFnZWRSZXNwb25zZRIOCgZvZmZzZXQYASABKAMiPQoURGlzY2FyZFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkiFwoVRGlzY2FyZFN0YWdlZFJlc3BvbnNlIogBCg9TZWFsQmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkSDwoHYmxvYl9pZBgDIAEoCRIMCgRzaXplGAQgASgDEhMKBnNoYTI1NhgFIAEoDEgAiAEBEg8KB3dhaXRfbXMYBiABKAVCCQoHX3NoYTI1NiJXChBTZWFsQmxvYlJlc3BvbnNlEjoKBGJsb2IYASABKAsyJy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbGVkQmxvYkgAiAEBQgcKBV9ibG9iIk0KClNlYWxlZEJsb2ISCwoDa2V5GAEgASgJEg4KBnNoYTI1NhgCIAEoDBIUCgxjaHVua19jcmMzMmMYAyABKAwSDAoEaGVhZBgEIAEoDCI0ChFEZWxldGVCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCSIUChJEZWxldGVCbG9iUmVzcG9uc2UiUgoRVmVyaWZ5QmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRILCgNrZXkYAiABKAkSDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAwiTwoSVmVyaWZ5QmxvYlJlc3BvbnNlEjkKBnJlc3VsdBgBIAEoDjIpLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJpZnlSZXN1bHQiqAEKE0FwcGVuZFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkSDgoGb2Zmc2V0GAMgASgDEg0KBWxpbWl0GAQgASgDEg0KBWZlbmNlGAUgASgDEhoKEmNoZWNrc3VtX2FsZ29yaXRobRgGIAEoCRIQCghjaGVja3N1bRgHIAEoDBIOCgZjcmVhdGUYCCABKAgiJgoUQXBwZW5kU3RhZ2VkUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDIk4KD1JlYWRCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCRINCgVzdGFydBgDIAEoAxILCgNlbmQYBCABKAMqewoMVmVyaWZ5UmVzdWx0Eh0KGVZFUklGWV9SRVNVTFRfVU5TUEVDSUZJRUQQABIWChJWRVJJRllfUkVTVUxUX0dPT0QQARIZChVWRVJJRllfUkVTVUxUX0NPUlJVUFQQAhIZChVWRVJJRllfUkVTVUxUX01JU1NJTkcQAzKyBgoLQmxvYlNlcnZpY2USewoNQ2hvb3NlQmFja2VuZBIxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaG9vc2VCYWNrZW5kUmVxdWVzdBoyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaG9vc2VCYWNrZW5kUmVzcG9uc2UiA5ACARJzCgxDcmVhdGVTdGFnZWQSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlU3RhZ2VkUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DcmVhdGVTdGFnZWRSZXNwb25zZRJtCgpTdGF0U3RhZ2VkEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlN0YXRTdGFnZWRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlN0YXRTdGFnZWRSZXNwb25zZRJ2Cg1EaXNjYXJkU3RhZ2VkEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRpc2NhcmRTdGFnZWRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRpc2NhcmRTdGFnZWRSZXNwb25zZRJnCghTZWFsQmxvYhIsLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZWFsQmxvYlJlcXVlc3QaLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbEJsb2JSZXNwb25zZRJtCgpEZWxldGVCbG9iEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJsb2JSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJsb2JSZXNwb25zZRJyCgpWZXJpZnlCbG9iEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcmlmeUJsb2JSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcmlmeUJsb2JSZXNwb25zZSIDkAIBYgZwcm90bzM");
+  fileDesc("CiZzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmxvYi5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIkcKFENob29zZUJhY2tlbmRSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEhEKBHNpemUYAiABKANIAIgBAUIHCgVfc2l6ZSIrChVDaG9vc2VCYWNrZW5kUmVzcG9uc2USEgoKYmFja2VuZF9pZBgBIAEoCSI8ChNDcmVhdGVTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIhYKFENyZWF0ZVN0YWdlZFJlc3BvbnNlIjoKEVN0YXRTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJIiQKElN0YXRTdGFnZWRSZXNwb25zZRIOCgZvZmZzZXQYASABKAMiPQoURGlzY2FyZFN0YWdlZFJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkiFwoVRGlzY2FyZFN0YWdlZFJlc3BvbnNlIogBCg9TZWFsQmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRIRCglzdGFnZWRfaWQYAiABKAkSDwoHYmxvYl9pZBgDIAEoCRIMCgRzaXplGAQgASgDEhMKBnNoYTI1NhgFIAEoDEgAiAEBEg8KB3dhaXRfbXMYBiABKAVCCQoHX3NoYTI1NiJXChBTZWFsQmxvYlJlc3BvbnNlEjoKBGJsb2IYASABKAsyJy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbGVkQmxvYkgAiAEBQgcKBV9ibG9iIk0KClNlYWxlZEJsb2ISCwoDa2V5GAEgASgJEg4KBnNoYTI1NhgCIAEoDBIUCgxjaHVua19jcmMzMmMYAyABKAwSDAoEaGVhZBgEIAEoDCI0ChFEZWxldGVCbG9iUmVxdWVzdBISCgpiYWNrZW5kX2lkGAEgASgJEgsKA2tleRgCIAEoCSIUChJEZWxldGVCbG9iUmVzcG9uc2UiUgoRVmVyaWZ5QmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRILCgNrZXkYAiABKAkSDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAwiTwoSVmVyaWZ5QmxvYlJlc3BvbnNlEjkKBnJlc3VsdBgBIAEoDjIpLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJpZnlSZXN1bHQibAoPQ29weUJsb2JSZXF1ZXN0EhcKD2Zyb21fYmFja2VuZF9pZBgBIAEoCRIVCg10b19iYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJLChBDb3B5QmxvYlJlc3BvbnNlEjcKBnJlc3VsdBgBIAEoDjInLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Db3B5UmVzdWx0IqgBChNBcHBlbmRTdGFnZWRSZXF1ZXN0EhIKCmJhY2tlbmRfaWQYASABKAkSEQoJc3RhZ2VkX2lkGAIgASgJEg4KBm9mZnNldBgDIAEoAxINCgVsaW1pdBgEIAEoAxINCgVmZW5jZRgFIAEoAxIaChJjaGVja3N1bV9hbGdvcml0aG0YBiABKAkSEAoIY2hlY2tzdW0YByABKAwSDgoGY3JlYXRlGAggASgIIiYKFEFwcGVuZFN0YWdlZFJlc3BvbnNlEg4KBm9mZnNldBgBIAEoAyJOCg9SZWFkQmxvYlJlcXVlc3QSEgoKYmFja2VuZF9pZBgBIAEoCRILCgNrZXkYAiABKAkSDQoFc3RhcnQYAyABKAMSCwoDZW5kGAQgASgDKnsKDFZlcmlmeVJlc3VsdBIdChlWRVJJRllfUkVTVUxUX1VOU1BFQ0lGSUVEEAASFgoSVkVSSUZZX1JFU1VMVF9HT09EEAESGQoVVkVSSUZZX1JFU1VMVF9DT1JSVVBUEAISGQoVVkVSSUZZX1JFU1VMVF9NSVNTSU5HEAMqpQEKCkNvcHlSZXN1bHQSGwoXQ09QWV9SRVNVTFRfVU5TUEVDSUZJRUQQABIWChJDT1BZX1JFU1VMVF9DT1BJRUQQARIeChpDT1BZX1JFU1VMVF9TT1VSQ0VfQ09SUlVQVBACEh4KGkNPUFlfUkVTVUxUX1NPVVJDRV9NSVNTSU5HEAMSIgoeQ09QWV9SRVNVTFRfU09VUkNFX1VOQVZBSUxBQkxFEAQymwcKC0Jsb2JTZXJ2aWNlEnsKDUNob29zZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ2hvb3NlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ2hvb3NlQmFja2VuZFJlc3BvbnNlIgOQAgEScwoMQ3JlYXRlU3RhZ2VkEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNyZWF0ZVN0YWdlZFJlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlU3RhZ2VkUmVzcG9uc2USbQoKU3RhdFN0YWdlZBIuLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TdGF0U3RhZ2VkUmVxdWVzdBovLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TdGF0U3RhZ2VkUmVzcG9uc2USdgoNRGlzY2FyZFN0YWdlZBIxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5EaXNjYXJkU3RhZ2VkUmVxdWVzdBoyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5EaXNjYXJkU3RhZ2VkUmVzcG9uc2USZwoIU2VhbEJsb2ISLC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2VhbEJsb2JSZXF1ZXN0Gi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlNlYWxCbG9iUmVzcG9uc2USbQoKRGVsZXRlQmxvYhIuLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5EZWxldGVCbG9iUmVxdWVzdBovLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5EZWxldGVCbG9iUmVzcG9uc2UScgoKVmVyaWZ5QmxvYhIuLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJpZnlCbG9iUmVxdWVzdBovLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJpZnlCbG9iUmVzcG9uc2UiA5ACARJnCghDb3B5QmxvYhIsLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Db3B5QmxvYlJlcXVlc3QaLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ29weUJsb2JSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * For content that will grow up to `size` bytes; `size` unset is not known yet.
@@ -376,6 +376,68 @@ export const VerifyBlobResponseSchema: GenMessage<VerifyBlobResponse> = /*@__PUR
   messageDesc(file_stowage_backend_registry_v1_blob, 14);
 
 /**
+ * What to copy, and from where to where.
+ *
+ * @generated from message stowage.backend_registry.v1.CopyBlobRequest
+ */
+export type CopyBlobRequest = Message<"stowage.backend_registry.v1.CopyBlobRequest"> & {
+  /**
+   * @generated from field: string from_backend_id = 1;
+   */
+  fromBackendId: string;
+
+  /**
+   * @generated from field: string to_backend_id = 2;
+   */
+  toBackendId: string;
+
+  /**
+   * The same on both.
+   *
+   * @generated from field: string key = 3;
+   */
+  key: string;
+
+  /**
+   * In bytes, exactly.
+   *
+   * @generated from field: int64 size = 4;
+   */
+  size: bigint;
+
+  /**
+   * @generated from field: bytes sha256 = 5;
+   */
+  sha256: Uint8Array;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CopyBlobRequest.
+ * Use `create(CopyBlobRequestSchema)` to create a new message.
+ */
+export const CopyBlobRequestSchema: GenMessage<CopyBlobRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_blob, 15);
+
+/**
+ * The target is untouched unless `result` says that it was copied.
+ *
+ * @generated from message stowage.backend_registry.v1.CopyBlobResponse
+ */
+export type CopyBlobResponse = Message<"stowage.backend_registry.v1.CopyBlobResponse"> & {
+  /**
+   * @generated from field: stowage.backend_registry.v1.CopyResult result = 1;
+   */
+  result: CopyResult;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CopyBlobResponse.
+ * Use `create(CopyBlobResponseSchema)` to create a new message.
+ */
+export const CopyBlobResponseSchema: GenMessage<CopyBlobResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_blob, 16);
+
+/**
  * Travels on the byte port before the body that it appends.
  * Errors: offset_conflict, not_found, payload_too_large, locked (a newer fence writes), chunk_checksum_mismatch,
  * insufficient_storage. What arrived before a broken connection is kept, unless a checksum was given.
@@ -437,7 +499,7 @@ export type AppendStagedRequest = Message<"stowage.backend_registry.v1.AppendSta
  * Use `create(AppendStagedRequestSchema)` to create a new message.
  */
 export const AppendStagedRequestSchema: GenMessage<AppendStagedRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 15);
+  messageDesc(file_stowage_backend_registry_v1_blob, 17);
 
 /**
  * The new offset, all before it durable; but for the bytes that fill content up to `limit` as it is created: these are
@@ -457,7 +519,7 @@ export type AppendStagedResponse = Message<"stowage.backend_registry.v1.AppendSt
  * Use `create(AppendStagedResponseSchema)` to create a new message.
  */
 export const AppendStagedResponseSchema: GenMessage<AppendStagedResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 16);
+  messageDesc(file_stowage_backend_registry_v1_blob, 18);
 
 /**
  * Travels on the byte port; the answer's body is the bytes from `start` up to, not including, `end`.
@@ -492,7 +554,7 @@ export type ReadBlobRequest = Message<"stowage.backend_registry.v1.ReadBlobReque
  * Use `create(ReadBlobRequestSchema)` to create a new message.
  */
 export const ReadBlobRequestSchema: GenMessage<ReadBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_blob, 17);
+  messageDesc(file_stowage_backend_registry_v1_blob, 19);
 
 /**
  * What a whole read showed.
@@ -533,6 +595,59 @@ export type VerifyResult = (typeof VerifyResult)[keyof typeof VerifyResult] | Un
  */
 export const VerifyResultSchema: GenEnum<VerifyResult> = /*@__PURE__*/
   enumDesc(file_stowage_backend_registry_v1_blob, 0);
+
+/**
+ * How a copy went.
+ *
+ * @generated from enum stowage.backend_registry.v1.CopyResult
+ */
+export const CopyResult = {
+  /**
+   * @generated from enum value: COPY_RESULT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * It is durable on the target.
+   *
+   * @generated from enum value: COPY_RESULT_COPIED = 1;
+   */
+  COPIED: 1,
+
+  /**
+   * What the source gave does not hash right, or is too long.
+   *
+   * @generated from enum value: COPY_RESULT_SOURCE_CORRUPT = 2;
+   */
+  SOURCE_CORRUPT: 2,
+
+  /**
+   * The source has no such blob, or a shorter one.
+   *
+   * @generated from enum value: COPY_RESULT_SOURCE_MISSING = 3;
+   */
+  SOURCE_MISSING: 3,
+
+  /**
+   * The source can't be read just now.
+   *
+   * @generated from enum value: COPY_RESULT_SOURCE_UNAVAILABLE = 4;
+   */
+  SOURCE_UNAVAILABLE: 4,
+} as const;
+
+/**
+ * How a copy went.
+ *
+ * @generated from enum stowage.backend_registry.v1.CopyResult
+ */
+export type CopyResult = (typeof CopyResult)[keyof typeof CopyResult] | UnknownEnum;
+
+/**
+ * Describes the enum stowage.backend_registry.v1.CopyResult.
+ */
+export const CopyResultSchema: GenEnum<CopyResult> = /*@__PURE__*/
+  enumDesc(file_stowage_backend_registry_v1_blob, 1);
 
 /**
  * Every byte in and out of a store. Content itself travels on the byte port.
@@ -611,6 +726,19 @@ export const BlobService: GenService<{
     methodKind: "unary";
     input: typeof VerifyBlobRequestSchema;
     output: typeof VerifyBlobResponseSchema;
+  },
+  /**
+   * Copies a blob from one backend to another. What is read is hashed before the target
+   * shows it: the target is replaced as a whole and durably, or not at all. May be repeated. What is wrong with the
+   * source is an answer; errors are about the target: not_found, state_conflict (disabled), insufficient_storage,
+   * unavailable.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BlobService.CopyBlob
+   */
+  copyBlob: {
+    methodKind: "unary";
+    input: typeof CopyBlobRequestSchema;
+    output: typeof CopyBlobResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_stowage_backend_registry_v1_blob, 0);

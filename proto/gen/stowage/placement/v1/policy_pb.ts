@@ -4,13 +4,17 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Job } from "./job_pb.ts";
+import { file_stowage_placement_v1_job } from "./job_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file stowage/placement/v1/policy.proto.
  */
 export const file_stowage_placement_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdG93YWdlL3BsYWNlbWVudC92MS9wb2xpY3kucHJvdG8SFHN0b3dhZ2UucGxhY2VtZW50LnYxImsKBlBvbGljeRISCgpmaWxlX2NsYXNzGAEgASgJEhMKC2JhY2tlbmRfaWRzGAIgAygJEhAKCHJlcGxpY2FzGAMgASgFEhUKDXN5bmNfcmVwbGljYXMYBCABKAUSDwoHdmVyc2lvbhgFIAEoAyImChBHZXRQb2xpY3lSZXF1ZXN0EhIKCmZpbGVfY2xhc3MYASABKAkiQQoRR2V0UG9saWN5UmVzcG9uc2USLAoGcG9saWN5GAEgASgLMhwuc3Rvd2FnZS5wbGFjZW1lbnQudjEuUG9saWN5MnIKDVBvbGljeVNlcnZpY2USYQoJR2V0UG9saWN5EiYuc3Rvd2FnZS5wbGFjZW1lbnQudjEuR2V0UG9saWN5UmVxdWVzdBonLnN0b3dhZ2UucGxhY2VtZW50LnYxLkdldFBvbGljeVJlc3BvbnNlIgOQAgFiBnByb3RvMw");
+  fileDesc("CiFzdG93YWdlL3BsYWNlbWVudC92MS9wb2xpY3kucHJvdG8SFHN0b3dhZ2UucGxhY2VtZW50LnYxIpsBCgZQb2xpY3kSEgoKZmlsZV9jbGFzcxgBIAEoCRITCgtiYWNrZW5kX2lkcxgCIAMoCRIQCghyZXBsaWNhcxgDIAEoBRIVCg1zeW5jX3JlcGxpY2FzGAQgASgFEg8KB3ZlcnNpb24YBSABKAMSLgoKdXBkYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoQR2V0UG9saWN5UmVxdWVzdBISCgpmaWxlX2NsYXNzGAEgASgJEg0KBWV4YWN0GAIgASgIIkEKEUdldFBvbGljeVJlc3BvbnNlEiwKBnBvbGljeRgBIAEoCzIcLnN0b3dhZ2UucGxhY2VtZW50LnYxLlBvbGljeSIVChNMaXN0UG9saWNpZXNSZXF1ZXN0IkMKFExpc3RQb2xpY2llc1Jlc3BvbnNlEisKBWl0ZW1zGAEgAygLMhwuc3Rvd2FnZS5wbGFjZW1lbnQudjEuUG9saWN5Ih8KC1BvbGljeU1hdGNoEhAKCHZlcnNpb25zGAEgAygDIsIBChBQdXRQb2xpY3lSZXF1ZXN0EhIKCmZpbGVfY2xhc3MYASABKAkSEwoLYmFja2VuZF9pZHMYAiADKAkSEAoIcmVwbGljYXMYAyABKAUSGgoNc3luY19yZXBsaWNhcxgEIAEoBUgAiAEBEjgKCGlmX21hdGNoGAUgASgLMiEuc3Rvd2FnZS5wbGFjZW1lbnQudjEuUG9saWN5TWF0Y2hIAYgBAUIQCg5fc3luY19yZXBsaWNhc0ILCglfaWZfbWF0Y2giaQoRUHV0UG9saWN5UmVzcG9uc2USLAoGcG9saWN5GAEgASgLMhwuc3Rvd2FnZS5wbGFjZW1lbnQudjEuUG9saWN5EiYKA2pvYhgCIAEoCzIZLnN0b3dhZ2UucGxhY2VtZW50LnYxLkpvYiJwChNEZWxldGVQb2xpY3lSZXF1ZXN0EhIKCmZpbGVfY2xhc3MYASABKAkSOAoIaWZfbWF0Y2gYAiABKAsyIS5zdG93YWdlLnBsYWNlbWVudC52MS5Qb2xpY3lNYXRjaEgAiAEBQgsKCV9pZl9tYXRjaCI+ChREZWxldGVQb2xpY3lSZXNwb25zZRImCgNqb2IYASABKAsyGS5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2IiggEKF1ByZXZpZXdQbGFjZW1lbnRSZXF1ZXN0EhcKCmZpbGVfY2xhc3MYASABKAlIAIgBARI1CgV0cmlhbBgCIAEoCzIhLnN0b3dhZ2UucGxhY2VtZW50LnYxLlRyaWFsUG9saWN5SAGIAQFCDQoLX2ZpbGVfY2xhc3NCCAoGX3RyaWFsIkYKC1RyaWFsUG9saWN5EhMKC2JhY2tlbmRfaWRzGAEgAygJEhUKCHJlcGxpY2FzGAIgASgFSACIAQFCCwoJX3JlcGxpY2FzIsEBChhQcmV2aWV3UGxhY2VtZW50UmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLnN0b3dhZ2UucGxhY2VtZW50LnYxLkNsYXNzUHJldmlldxI2CghiYWNrZW5kcxgCIAMoCzIkLnN0b3dhZ2UucGxhY2VtZW50LnYxLkJhY2tlbmRQcmV2aWV3EjgKCHByb2JsZW1zGAMgAygLMiYuc3Rvd2FnZS5wbGFjZW1lbnQudjEuUGxhY2VtZW50UHJvYmxlbSKcAQoMQ2xhc3NQcmV2aWV3EhIKCmZpbGVfY2xhc3MYASABKAkSDQoFZmlsZXMYAiABKAMSDQoFYnl0ZXMYAyABKAMSEQoJc2F0aXNmaWVkGAQgASgDEg8KB3RvX2NvcHkYBSABKAMSEQoJdG9fcmVtb3ZlGAYgASgDEhUKDXVuc2F0aXNmaWFibGUYByABKAMSDAoEbG9zdBgIIAEoAyJ8Cg5CYWNrZW5kUHJldmlldxISCgpiYWNrZW5kX2lkGAEgASgJEhQKDGFkZF9yZXBsaWNhcxgCIAEoAxIRCglhZGRfYnl0ZXMYAyABKAMSFwoPcmVtb3ZlX3JlcGxpY2FzGAQgASgDEhQKDHJlbW92ZV9ieXRlcxgFIAEoAyJ7ChBQbGFjZW1lbnRQcm9ibGVtEgwKBGNvZGUYASABKAkSEgoKZmlsZV9jbGFzcxgCIAEoCRIXCgpiYWNrZW5kX2lkGAMgASgJSACIAQESDQoFZmlsZXMYBCABKAMSDgoGZGV0YWlsGAUgASgJQg0KC19iYWNrZW5kX2lkMpsECg1Qb2xpY3lTZXJ2aWNlEmEKCUdldFBvbGljeRImLnN0b3dhZ2UucGxhY2VtZW50LnYxLkdldFBvbGljeVJlcXVlc3QaJy5zdG93YWdlLnBsYWNlbWVudC52MS5HZXRQb2xpY3lSZXNwb25zZSIDkAIBEmoKDExpc3RQb2xpY2llcxIpLnN0b3dhZ2UucGxhY2VtZW50LnYxLkxpc3RQb2xpY2llc1JlcXVlc3QaKi5zdG93YWdlLnBsYWNlbWVudC52MS5MaXN0UG9saWNpZXNSZXNwb25zZSIDkAIBElwKCVB1dFBvbGljeRImLnN0b3dhZ2UucGxhY2VtZW50LnYxLlB1dFBvbGljeVJlcXVlc3QaJy5zdG93YWdlLnBsYWNlbWVudC52MS5QdXRQb2xpY3lSZXNwb25zZRJlCgxEZWxldGVQb2xpY3kSKS5zdG93YWdlLnBsYWNlbWVudC52MS5EZWxldGVQb2xpY3lSZXF1ZXN0Giouc3Rvd2FnZS5wbGFjZW1lbnQudjEuRGVsZXRlUG9saWN5UmVzcG9uc2USdgoQUHJldmlld1BsYWNlbWVudBItLnN0b3dhZ2UucGxhY2VtZW50LnYxLlByZXZpZXdQbGFjZW1lbnRSZXF1ZXN0Gi4uc3Rvd2FnZS5wbGFjZW1lbnQudjEuUHJldmlld1BsYWNlbWVudFJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_timestamp, file_stowage_placement_v1_job]);
 
 /**
  * How many copies of a class's content go where.
@@ -44,6 +48,11 @@ export type Policy = Message<"stowage.placement.v1.Policy"> & {
    * @generated from field: int64 version = 5;
    */
   version: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp updated_at = 6;
+   */
+  updatedAt?: Timestamp | undefined;
 };
 
 /**
@@ -54,7 +63,7 @@ export const PolicySchema: GenMessage<Policy> = /*@__PURE__*/
   messageDesc(file_stowage_placement_v1_policy, 0);
 
 /**
- * Which class.
+ * Which class; `exact` asks for its own policy, else not_found.
  *
  * @generated from message stowage.placement.v1.GetPolicyRequest
  */
@@ -63,6 +72,11 @@ export type GetPolicyRequest = Message<"stowage.placement.v1.GetPolicyRequest"> 
    * @generated from field: string file_class = 1;
    */
   fileClass: string;
+
+  /**
+   * @generated from field: bool exact = 2;
+   */
+  exact: boolean;
 };
 
 /**
@@ -92,6 +106,378 @@ export const GetPolicyResponseSchema: GenMessage<GetPolicyResponse> = /*@__PURE_
   messageDesc(file_stowage_placement_v1_policy, 2);
 
 /**
+ * All of them.
+ *
+ * @generated from message stowage.placement.v1.ListPoliciesRequest
+ */
+export type ListPoliciesRequest = Message<"stowage.placement.v1.ListPoliciesRequest"> & {
+};
+
+/**
+ * Describes the message stowage.placement.v1.ListPoliciesRequest.
+ * Use `create(ListPoliciesRequestSchema)` to create a new message.
+ */
+export const ListPoliciesRequestSchema: GenMessage<ListPoliciesRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 3);
+
+/**
+ * By class.
+ *
+ * @generated from message stowage.placement.v1.ListPoliciesResponse
+ */
+export type ListPoliciesResponse = Message<"stowage.placement.v1.ListPoliciesResponse"> & {
+  /**
+   * @generated from field: repeated stowage.placement.v1.Policy items = 1;
+   */
+  items: Policy[];
+};
+
+/**
+ * Describes the message stowage.placement.v1.ListPoliciesResponse.
+ * Use `create(ListPoliciesResponseSchema)` to create a new message.
+ */
+export const ListPoliciesResponseSchema: GenMessage<ListPoliciesResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 4);
+
+/**
+ * The versions that a change may be made to.
+ *
+ * @generated from message stowage.placement.v1.PolicyMatch
+ */
+export type PolicyMatch = Message<"stowage.placement.v1.PolicyMatch"> & {
+  /**
+   * @generated from field: repeated int64 versions = 1;
+   */
+  versions: bigint[];
+};
+
+/**
+ * Describes the message stowage.placement.v1.PolicyMatch.
+ * Use `create(PolicyMatchSchema)` to create a new message.
+ */
+export const PolicyMatchSchema: GenMessage<PolicyMatch> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 5);
+
+/**
+ * A policy as it shall be; `sync_replicas` unset is 1.
+ *
+ * @generated from message stowage.placement.v1.PutPolicyRequest
+ */
+export type PutPolicyRequest = Message<"stowage.placement.v1.PutPolicyRequest"> & {
+  /**
+   * @generated from field: string file_class = 1;
+   */
+  fileClass: string;
+
+  /**
+   * @generated from field: repeated string backend_ids = 2;
+   */
+  backendIds: string[];
+
+  /**
+   * @generated from field: int32 replicas = 3;
+   */
+  replicas: number;
+
+  /**
+   * @generated from field: optional int32 sync_replicas = 4;
+   */
+  syncReplicas?: number | undefined;
+
+  /**
+   * @generated from field: optional stowage.placement.v1.PolicyMatch if_match = 5;
+   */
+  ifMatch?: PolicyMatch | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.PutPolicyRequest.
+ * Use `create(PutPolicyRequestSchema)` to create a new message.
+ */
+export const PutPolicyRequestSchema: GenMessage<PutPolicyRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 6);
+
+/**
+ * The policy, and the job that makes it so.
+ *
+ * @generated from message stowage.placement.v1.PutPolicyResponse
+ */
+export type PutPolicyResponse = Message<"stowage.placement.v1.PutPolicyResponse"> & {
+  /**
+   * @generated from field: stowage.placement.v1.Policy policy = 1;
+   */
+  policy?: Policy | undefined;
+
+  /**
+   * @generated from field: stowage.placement.v1.Job job = 2;
+   */
+  job?: Job | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.PutPolicyResponse.
+ * Use `create(PutPolicyResponseSchema)` to create a new message.
+ */
+export const PutPolicyResponseSchema: GenMessage<PutPolicyResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 7);
+
+/**
+ * Which class.
+ *
+ * @generated from message stowage.placement.v1.DeletePolicyRequest
+ */
+export type DeletePolicyRequest = Message<"stowage.placement.v1.DeletePolicyRequest"> & {
+  /**
+   * @generated from field: string file_class = 1;
+   */
+  fileClass: string;
+
+  /**
+   * @generated from field: optional stowage.placement.v1.PolicyMatch if_match = 2;
+   */
+  ifMatch?: PolicyMatch | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.DeletePolicyRequest.
+ * Use `create(DeletePolicyRequestSchema)` to create a new message.
+ */
+export const DeletePolicyRequestSchema: GenMessage<DeletePolicyRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 8);
+
+/**
+ * The job that moves what lay by that policy.
+ *
+ * @generated from message stowage.placement.v1.DeletePolicyResponse
+ */
+export type DeletePolicyResponse = Message<"stowage.placement.v1.DeletePolicyResponse"> & {
+  /**
+   * @generated from field: stowage.placement.v1.Job job = 1;
+   */
+  job?: Job | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.DeletePolicyResponse.
+ * Use `create(DeletePolicyResponseSchema)` to create a new message.
+ */
+export const DeletePolicyResponseSchema: GenMessage<DeletePolicyResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 9);
+
+/**
+ * With a class only what its policy governs is told of; with `trial` as if that were its policy.
+ *
+ * @generated from message stowage.placement.v1.PreviewPlacementRequest
+ */
+export type PreviewPlacementRequest = Message<"stowage.placement.v1.PreviewPlacementRequest"> & {
+  /**
+   * @generated from field: optional string file_class = 1;
+   */
+  fileClass?: string | undefined;
+
+  /**
+   * @generated from field: optional stowage.placement.v1.TrialPolicy trial = 2;
+   */
+  trial?: TrialPolicy | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.PreviewPlacementRequest.
+ * Use `create(PreviewPlacementRequestSchema)` to create a new message.
+ */
+export const PreviewPlacementRequestSchema: GenMessage<PreviewPlacementRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 10);
+
+/**
+ * A policy to try.
+ *
+ * @generated from message stowage.placement.v1.TrialPolicy
+ */
+export type TrialPolicy = Message<"stowage.placement.v1.TrialPolicy"> & {
+  /**
+   * @generated from field: repeated string backend_ids = 1;
+   */
+  backendIds: string[];
+
+  /**
+   * Unset: as many as the policy in force asks for, or as there are backends where that is fewer.
+   *
+   * @generated from field: optional int32 replicas = 2;
+   */
+  replicas?: number | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.TrialPolicy.
+ * Use `create(TrialPolicySchema)` to create a new message.
+ */
+export const TrialPolicySchema: GenMessage<TrialPolicy> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 11);
+
+/**
+ * What a full reconcile would do.
+ *
+ * @generated from message stowage.placement.v1.PreviewPlacementResponse
+ */
+export type PreviewPlacementResponse = Message<"stowage.placement.v1.PreviewPlacementResponse"> & {
+  /**
+   * @generated from field: repeated stowage.placement.v1.ClassPreview classes = 1;
+   */
+  classes: ClassPreview[];
+
+  /**
+   * @generated from field: repeated stowage.placement.v1.BackendPreview backends = 2;
+   */
+  backends: BackendPreview[];
+
+  /**
+   * @generated from field: repeated stowage.placement.v1.PlacementProblem problems = 3;
+   */
+  problems: PlacementProblem[];
+};
+
+/**
+ * Describes the message stowage.placement.v1.PreviewPlacementResponse.
+ * Use `create(PreviewPlacementResponseSchema)` to create a new message.
+ */
+export const PreviewPlacementResponseSchema: GenMessage<PreviewPlacementResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 12);
+
+/**
+ * Of one class, counted in files, and in replicas for `to_copy` and `to_remove`.
+ *
+ * @generated from message stowage.placement.v1.ClassPreview
+ */
+export type ClassPreview = Message<"stowage.placement.v1.ClassPreview"> & {
+  /**
+   * @generated from field: string file_class = 1;
+   */
+  fileClass: string;
+
+  /**
+   * @generated from field: int64 files = 2;
+   */
+  files: bigint;
+
+  /**
+   * @generated from field: int64 bytes = 3;
+   */
+  bytes: bigint;
+
+  /**
+   * @generated from field: int64 satisfied = 4;
+   */
+  satisfied: bigint;
+
+  /**
+   * @generated from field: int64 to_copy = 5;
+   */
+  toCopy: bigint;
+
+  /**
+   * @generated from field: int64 to_remove = 6;
+   */
+  toRemove: bigint;
+
+  /**
+   * @generated from field: int64 unsatisfiable = 7;
+   */
+  unsatisfiable: bigint;
+
+  /**
+   * @generated from field: int64 lost = 8;
+   */
+  lost: bigint;
+};
+
+/**
+ * Describes the message stowage.placement.v1.ClassPreview.
+ * Use `create(ClassPreviewSchema)` to create a new message.
+ */
+export const ClassPreviewSchema: GenMessage<ClassPreview> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 13);
+
+/**
+ * Of one backend.
+ *
+ * @generated from message stowage.placement.v1.BackendPreview
+ */
+export type BackendPreview = Message<"stowage.placement.v1.BackendPreview"> & {
+  /**
+   * @generated from field: string backend_id = 1;
+   */
+  backendId: string;
+
+  /**
+   * @generated from field: int64 add_replicas = 2;
+   */
+  addReplicas: bigint;
+
+  /**
+   * @generated from field: int64 add_bytes = 3;
+   */
+  addBytes: bigint;
+
+  /**
+   * @generated from field: int64 remove_replicas = 4;
+   */
+  removeReplicas: bigint;
+
+  /**
+   * @generated from field: int64 remove_bytes = 5;
+   */
+  removeBytes: bigint;
+};
+
+/**
+ * Describes the message stowage.placement.v1.BackendPreview.
+ * Use `create(BackendPreviewSchema)` to create a new message.
+ */
+export const BackendPreviewSchema: GenMessage<BackendPreview> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 14);
+
+/**
+ * Why files of a class can't be placed as their policy says.
+ *
+ * @generated from message stowage.placement.v1.PlacementProblem
+ */
+export type PlacementProblem = Message<"stowage.placement.v1.PlacementProblem"> & {
+  /**
+   * too_few_backends, backend_unhealthy, source_unreachable or lost.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * @generated from field: string file_class = 2;
+   */
+  fileClass: string;
+
+  /**
+   * @generated from field: optional string backend_id = 3;
+   */
+  backendId?: string | undefined;
+
+  /**
+   * @generated from field: int64 files = 4;
+   */
+  files: bigint;
+
+  /**
+   * @generated from field: string detail = 5;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message stowage.placement.v1.PlacementProblem.
+ * Use `create(PlacementProblemSchema)` to create a new message.
+ */
+export const PlacementProblemSchema: GenMessage<PlacementProblem> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_policy, 15);
+
+/**
  * Where content should lie.
  *
  * @generated from service stowage.placement.v1.PolicyService
@@ -106,6 +492,50 @@ export const PolicyService: GenService<{
     methodKind: "unary";
     input: typeof GetPolicyRequestSchema;
     output: typeof GetPolicyResponseSchema;
+  },
+  /**
+   * Reads all policies, by class.
+   *
+   * @generated from rpc stowage.placement.v1.PolicyService.ListPolicies
+   */
+  listPolicies: {
+    methodKind: "unary";
+    input: typeof ListPoliciesRequestSchema;
+    output: typeof ListPoliciesResponseSchema;
+  },
+  /**
+   * Saves the policy of a class, and queues exactly one full reconcile with it.
+   * Errors: validation_failed (unknown or repeated backends, counts that do not fit), precondition_failed (also where
+   * `if_match` is set and there is no such policy), state_conflict (too many policies).
+   *
+   * @generated from rpc stowage.placement.v1.PolicyService.PutPolicy
+   */
+  putPolicy: {
+    methodKind: "unary";
+    input: typeof PutPolicyRequestSchema;
+    output: typeof PutPolicyResponseSchema;
+  },
+  /**
+   * Removes the policy of a class, which has the policy "default" from then on, and queues one full reconcile with it.
+   * Errors: not_found, state_conflict ("default" itself), precondition_failed.
+   *
+   * @generated from rpc stowage.placement.v1.PolicyService.DeletePolicy
+   */
+  deletePolicy: {
+    methodKind: "unary";
+    input: typeof DeletePolicyRequestSchema;
+    output: typeof DeletePolicyResponseSchema;
+  },
+  /**
+   * Tells what a full reconcile would do now, with the policies of today or with the one given. Reads all blobs: ask
+   * with a deadline of minutes. Errors: validation_failed, not_found (the policy of `file_class`).
+   *
+   * @generated from rpc stowage.placement.v1.PolicyService.PreviewPlacement
+   */
+  previewPlacement: {
+    methodKind: "unary";
+    input: typeof PreviewPlacementRequestSchema;
+    output: typeof PreviewPlacementResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_stowage_placement_v1_policy, 0);
