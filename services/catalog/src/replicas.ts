@@ -13,7 +13,8 @@ import type { ReplicaSchema } from '@stowage/proto/stowage/catalog/v1/node';
 import { timestamp } from './node-message.ts';
 import type { Trx } from './nodes.ts';
 
-const states = {
+/** The states of a replica as messages have them. */
+export const replicaStates = {
   available: ReplicaState.AVAILABLE,
   unverified: ReplicaState.UNVERIFIED,
   copying: ReplicaState.COPYING,
@@ -27,7 +28,7 @@ export interface ReplicaRow {
   backend_id: string;
   backend_name: string;
   key: string;
-  state: keyof typeof states;
+  state: keyof typeof replicaStates;
   verified_at: Date | null;
 }
 
@@ -61,7 +62,7 @@ export function replicaMessage(row: ReplicaRow): MessageInitShape<typeof Replica
     backendId: row.backend_id,
     backendName: row.backend_name,
     key: row.key,
-    state: states[row.state],
+    state: replicaStates[row.state],
     ...(row.verified_at ? { verifiedAt: timestamp(row.verified_at) } : {}),
   };
 }
@@ -98,7 +99,7 @@ export async function settleReplica(trx: Trx, request: SettleReplicaRequest): Pr
 }
 
 function stateOf<S extends ReplicaRow['state']>(state: ReplicaState, allowed: readonly S[]): S {
-  const found = allowed.find((name) => states[name] === state);
+  const found = allowed.find((name) => replicaStates[name] === state);
   if (!found) throw validationError([{ pointer: '/state', detail: `must be one of ${allowed.join(', ')}` }]);
   return found;
 }

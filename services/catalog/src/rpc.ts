@@ -6,6 +6,7 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Endpoint } from '@stowage/common/rpc/contract';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import {
   CreateDirectoryResponseSchema,
   MoveNodeResponseSchema,
@@ -21,17 +22,19 @@ import { commitFileAtOnce } from './commit-file-at-once.ts';
 import { abandonBlob, commitFile } from './commit-file.ts';
 import { checkDestination, getChunkChecksums, getContent } from './content.ts';
 import { createDirectory } from './directories.ts';
+import { getBlob, listBlobs } from './list-blobs.ts';
 import { listChildren } from './listing.ts';
 import type { Trx } from './nodes.ts';
 import { getNode } from './placement.ts';
 import { emptyRecycleBin, purgeNode } from './purge.ts';
 import { listRecycleBin, recycleNode, restoreNode } from './recycle-bin.ts';
+import { addReplica, beginReplica, claimReplicaRemoval, keepReplica } from './replica-notes.ts';
 import { backendUsage, reportReplica, settleReplica } from './replicas.ts';
 import type { Keeping } from './settings.ts';
 
 /** Which function answers which call; `reads` is for short reading. */
 export function catalogEndpoints(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint[] {
-  return [treeEndpoint(db, reads, keeping), contentEndpoint(db, reads)];
+  return [treeEndpoint(db, reads, keeping), contentEndpoint(db, reads), replicaEndpoint(db)];
 }
 
 function treeEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint {
@@ -74,5 +77,16 @@ function contentEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>): Endpoint 
     claimBlobRemoval: (request) => inTransaction(db, (trx) => claimBlobRemoval(trx, request)),
     forgetReplica: (request) => inTransaction(db, (trx) => forgetReplica(trx, request)),
     getBackendUsage: () => query(() => backendUsage(db)),
+  });
+}
+
+function replicaEndpoint(db: Kysely<unknown>): Endpoint {
+  return endpoint(ReplicaService, {
+    listBlobs: (request) => query(() => listBlobs(db, request)),
+    getBlob: (request) => query(() => getBlob(db, request)),
+    beginReplica: (request) => inTransaction(db, (trx) => beginReplica(trx, request)),
+    addReplica: (request) => inTransaction(db, (trx) => addReplica(trx, request)),
+    claimReplicaRemoval: (request) => inTransaction(db, (trx) => claimReplicaRemoval(trx, request)),
+    keepReplica: (request) => inTransaction(db, (trx) => keepReplica(trx, request)),
   });
 }
