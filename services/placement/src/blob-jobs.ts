@@ -1,21 +1,21 @@
-import { PermanentJobError } from '@stowage/common/jobs/job';
-import type { ClaimedJob, JobHandler } from '@stowage/common/jobs/job';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { inTransaction } from '@stowage/common/database/transaction';
+import type { JobHandler } from '@stowage/common/jobs/job';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import type { Kysely } from 'kysely';
+import { deleteTimeoutMs, readTimeoutMs } from './deadlines.ts';
+import { sizeParam, textParam } from './job-params.ts';
+import type { Tables } from './tables.ts';
 
 interface Services {
   content: Client<typeof ContentService>;
   blobs: Client<typeof BlobService>;
 }
-
-/** A backend that reads slower than this is taken for one that hangs. */
-const slowestBytesPerMs = 2_048;
-const verifyMarginMs = 10 * 60_000;
-const deleteTimeoutMs = 60_000;
 
 /** Removes the replicas of a blob that no file refers to; each step may be repeated. A sick backend keeps its own only. */
 export function removeBlob({ content, blobs }: Services): JobHandler {
@@ -43,32 +43,21 @@ const verdicts = new Map<VerifyResult, { state: ReplicaState; verdict: string }>
   [VerifyResult.MISSING, { state: ReplicaState.MISSING, verdict: 'missing' }],
 ]);
 
-/** Reads a replica from end to end and notes what that showed. */
-export function verifyBlob({ content, blobs }: Services): JobHandler {
+/** Reads a replica from end to end, notes what that showed, and queues the repair of a bad one. */
+export function verifyBlob(db: Kysely<Tables>, { content, blobs }: Services): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
     const [blobId, backendId, key] = [textParam(job, 'blob_id'), textParam(job, 'backend_id'), textParam(job, 'key')];
     const sha256 = Buffer.from(textParam(job, 'sha256'), 'hex');
     const wanted = { backendId, key, size: sizeParam(job), sha256 };
-    const timeoutMs = verifyMarginMs + Math.ceil(Number(wanted.size) / slowestBytesPerMs);
-    const { result } = await blobs.verifyBlob(wanted, context, { timeoutMs });
+    const { result } = await blobs.verifyBlob(wanted, context, { timeoutMs: readTimeoutMs(wanted.size) });
     const found = verdicts.get(result);
     if (!found) throw new Error(`backend-registry gave the unknown verdict ${result}`);
     await content.settleReplica({ blobId, backendId, state: found.state }, context);
+    if (found.state !== ReplicaState.AVAILABLE) {
+      const repair = { kind: 'place_blob', params: { blob_id: blobId }, dedupeKey: blobId } as const;
+      await inTransaction(db, (trx) => enqueueJob(trx, repair));
+    }
     return { verdict: found.verdict };
   };
-}
-
-function textParam(job: ClaimedJob, name: string): string {
-  const value = job.params[name];
-  if (typeof value !== 'string') throw new PermanentJobError(`the parameter ${name} is missing`);
-  return value;
-}
-
-/** Written as a string or number: sizes fit both. */
-function sizeParam(job: ClaimedJob): bigint {
-  const value = job.params['size'];
-  if (typeof value !== 'string' && typeof value !== 'number')
-    throw new PermanentJobError('the parameter size is missing');
-  return BigInt(value);
 }

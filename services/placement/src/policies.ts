@@ -1,7 +1,10 @@
 import { sql } from 'kysely';
-import type { Kysely } from 'kysely';
+import type { Kysely, QueryExecutorProvider } from 'kysely';
+import { timestampFromDate } from '@bufbuild/protobuf/wkt';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { inTransaction, query } from '@stowage/common/database/transaction';
-import { unavailable } from '@stowage/common/errors';
+import { AppError, unavailable } from '@stowage/common/errors';
+import type { PolicySchema } from '@stowage/proto/stowage/placement/v1/policy';
 import type { Tables } from './tables.ts';
 
 /** The policy of every class that has none of its own. */
@@ -14,6 +17,7 @@ export interface Policy {
   replicas: number;
   syncReplicas: number;
   version: bigint;
+  updatedAt: Date;
 }
 
 interface PolicyRow {
@@ -21,26 +25,59 @@ interface PolicyRow {
   replicas: number;
   sync_replicas: number;
   version: string;
+  updated_at: Date;
   backend_ids: string[];
 }
 
+const columns = sql`p.file_class, p.replicas, p.sync_replicas, p.version, p.updated_at,
+  array(select b.backend_id::text from placement.policy_backends b where b.file_class = p.file_class order by b.position) as backend_ids`;
+
 /** Finds the policy in force for a class. Throws `unavailable` until the default one was made, right after the first start. */
-export async function findPolicy(db: Kysely<Tables>, fileClass: string): Promise<Policy> {
+export async function findPolicy(db: QueryExecutorProvider, fileClass: string): Promise<Policy> {
   const { rows } = await query(() =>
     sql<PolicyRow>`
-      select p.file_class, p.replicas, p.sync_replicas, p.version,
-        array(select b.backend_id::text from placement.policy_backends b where b.file_class = p.file_class order by b.position) as backend_ids
-      from placement.policies p where p.file_class in (${fileClass}, ${defaultClass})
+      select ${columns} from placement.policies p where p.file_class in (${fileClass}, ${defaultClass})
       order by (p.file_class = ${fileClass}) desc limit 1`.execute(db),
   );
   const row = rows[0];
   if (!row) throw unavailable('The first start is not finished yet.');
+  return policyOf(row);
+}
+
+/** Reads the policy that a class has of its own. Throws `not_found`. */
+export async function ownPolicy(db: QueryExecutorProvider, fileClass: string): Promise<Policy> {
+  const { rows } = await query(() =>
+    sql<PolicyRow>`select ${columns} from placement.policies p where p.file_class = ${fileClass}`.execute(db),
+  );
+  const row = rows[0];
+  if (!row) throw noPolicy();
+  return policyOf(row);
+}
+
+/** Reads all policies, by class. */
+export async function listPolicies(db: QueryExecutorProvider): Promise<Policy[]> {
+  const { rows } = await query(() =>
+    sql<PolicyRow>`select ${columns} from placement.policies p order by p.file_class`.execute(db),
+  );
+  return rows.map(policyOf);
+}
+
+export function noPolicy(): AppError {
+  return new AppError('not_found', 'This file class has no policy of its own.');
+}
+
+export function policyMessage({ updatedAt, ...policy }: Policy): MessageInitShape<typeof PolicySchema> {
+  return { ...policy, updatedAt: timestampFromDate(updatedAt) };
+}
+
+function policyOf(row: PolicyRow): Policy {
   return {
     fileClass: row.file_class,
     backendIds: row.backend_ids,
     replicas: row.replicas,
     syncReplicas: row.sync_replicas,
     version: BigInt(row.version),
+    updatedAt: row.updated_at,
   };
 }
 

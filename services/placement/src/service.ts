@@ -8,13 +8,19 @@ import type { Service, ServiceDependencies } from '@stowage/common/runtime/servi
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
 import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
 import { pruneHistory } from './prune-history.ts';
+import { fullReconcile } from './reconcile/full-reconcile.ts';
+import { placeBlob } from './reconcile/place-blob.ts';
 import { placementEndpoints } from './rpc.ts';
 import { placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
 import type { Tables } from './tables.ts';
+
+/** How lately the copies that stay must have been read whole when a surplus one is removed. */
+const verificationFreshMs = 3_600_000;
 
 /** Where content should lie, and the jobs that make it so. */
 export const serviceProcess: ServiceProcess<typeof placementSettings> = {
@@ -26,12 +32,20 @@ export const serviceProcess: ServiceProcess<typeof placementSettings> = {
 function createPlacement(settings: PlacementSettings, dependencies: ServiceDependencies): Service {
   const { common, connections, database, logger, wake } = dependencies;
   const db = queryBuilder<Tables>(database);
-  const services = { content: connections.client(ContentService), blobs: connections.client(BlobService) };
+  const services = {
+    content: connections.client(ContentService),
+    blobs: connections.client(BlobService),
+    replicas: connections.client(ReplicaService),
+  };
+  const limits = { outageGraceMs: settings.outageGraceMs, freshMs: verificationFreshMs };
+  const reconcile = { db, services, limits, atOnce: settings.reconcileConcurrency };
   const worker = new Worker({
     db,
     handlers: {
       remove_blob: removeBlob(services),
-      verify_blob: verifyBlob(services),
+      verify_blob: verifyBlob(db, services),
+      place_blob: placeBlob(reconcile),
+      full_reconcile: fullReconcile(reconcile),
       prune_history: pruneHistory(db, settings),
     },
     concurrency: common.jobConcurrency,
@@ -39,14 +53,17 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     wake,
     logger,
   });
-  const schedule = new Schedule(db, 'prune_history', common.jobIntervalMs, logger);
+  const schedules = [
+    new Schedule(db, 'prune_history', common.jobIntervalMs, logger),
+    new Schedule(db, 'full_reconcile', settings.reconcileIntervalMs, logger),
+  ];
   const stopping = new AbortController();
   const firstPolicy = { db, backends: connections.client(BackendService), logger };
   let waiting: Promise<void> = Promise.resolve();
   let relay: RunningRelay | undefined;
   return {
     name: 'placement',
-    endpoints: placementEndpoints(db, readBuilder(database)),
+    endpoints: placementEndpoints({ db, reads: readBuilder(database), replicas: services.replicas, limits }),
     byteEndpoints: [],
     async start() {
       // Readiness speaks of this process alone: without backend-registry the policy is made later.
@@ -54,11 +71,11 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       if (!made) waiting = keepMakingFirstPolicy(firstPolicy, stopping.signal);
       relay = await startRelay(db, settings.natsAddress, logger);
       worker.start();
-      schedule.start();
+      for (const schedule of schedules) schedule.start();
     },
     async stop() {
       stopping.abort();
-      schedule.stop();
+      for (const schedule of schedules) schedule.stop();
       await worker.stop();
       await waiting;
       await relay?.stop();

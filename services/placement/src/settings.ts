@@ -1,6 +1,6 @@
 import { natsAddress } from '@stowage/common/events/nats-address';
 import type { NatsAddress } from '@stowage/common/events/nats-address';
-import { duration, setting } from '@stowage/common/runtime/settings';
+import { duration, integer, positiveDuration, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
 /** The settings of placement. */
@@ -17,6 +17,26 @@ export const placementSettings = {
     'NATS 2.9 or later with JetStream, as nats://…; without it events stay within the process.',
     natsAddress,
     { absent: null, secret: true },
+  ),
+  outageGraceMs: setting(
+    'STOWAGE_OUTAGE_GRACE',
+    'How long a backend may be unhealthy before other backends of a policy stand in for it.',
+    duration,
+    { fallback: '6h' },
+  ),
+  reconcileIntervalMs: setting(
+    'STOWAGE_RECONCILE_INTERVAL',
+    'How often all content is brought to where its policies say, beside every change of a policy.',
+    positiveDuration,
+    { fallback: '1h' },
+  ),
+  reconcileConcurrency: setting(
+    'STOWAGE_RECONCILE_CONCURRENCY',
+    'How many blobs a full reconcile works on at once.',
+    integer(1, 256),
+    {
+      fallback: '16',
+    },
   ),
 };
 

@@ -48,6 +48,7 @@ export function fakeBlobs(): Endpoint {
       return {};
     },
     verifyBlob: async () => ({ result: around.verdict }),
+    copyBlob: unused,
   });
 }
 

@@ -7,6 +7,8 @@ export type Step =
   | { kind: 'verify'; backendId: string }
   /** Calls off a removal that was begun, as the replica is needed. */
   | { kind: 'keep'; backendId: string }
+  /** Takes a copy that was begun for made, as it may be whole, to be verified. */
+  | { kind: 'adopt'; backendId: string }
   /** `staying` are the replicas that make it surplus: each good, freshly verified, on an enabled healthy backend. */
   | { kind: 'remove'; backendId: string; staying: string[] };
 
@@ -155,7 +157,10 @@ function rescueSteps(world: World, replicas: readonly ReplicaFacts[]): Step[] {
   if (kept.length > 0) return kept;
   return replicas
     .filter(({ backendId }) => isReachable(world.backends.get(backendId)))
-    .map(({ backendId }): Step => ({ kind: 'verify', backendId }));
+    .flatMap(({ backendId, state }): Step[] => [
+      ...(state === 'copying' ? [{ kind: 'adopt', backendId } as const] : []),
+      { kind: 'verify', backendId },
+    ]);
 }
 
 /** Calls off removals where no other copy can be read: what is about to go may be the last good one. */

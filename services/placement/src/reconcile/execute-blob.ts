@@ -2,7 +2,7 @@ import { toAppError } from '@stowage/common/errors';
 import { planBlob } from '../planner/plan-blob.ts';
 import type { BlobPlan, Step } from '../planner/plan-blob.ts';
 import type { RecordedState, World } from '../planner/facts.ts';
-import type { BlobFacts, Executor, ToPlan } from './executor.ts';
+import type { BlobFacts, Executor, View } from './executor.ts';
 
 /** What carrying out a blob's plan came to. */
 export interface BlobOutcome {
@@ -24,8 +24,8 @@ export interface BlobFailure {
 
 export interface Needs {
   executor: Executor;
-  world: World;
-  toPlan: ToPlan;
+  /** Backends and policies as they are now; asked before each step, so that none is done on a view of hours ago. */
+  view(): Promise<View>;
   signal: AbortSignal;
 }
 
@@ -43,7 +43,7 @@ export async function executeBlob(needs: Needs, blob: BlobFacts): Promise<BlobOu
   const run = new BlobRun(needs, blob);
   for (let round = 0; round < roundsMax; round += 1) {
     needs.signal.throwIfAborted();
-    const step = run.next();
+    const step = await run.next();
     if (!step) break;
     await run.attempt(step);
   }
@@ -55,18 +55,19 @@ class BlobRun {
   readonly #tries = new Map<string, number>();
   readonly #counts = { copied: 0, verified: 0, removed: 0 };
   readonly #failures: BlobFailure[] = [];
-  #world: World;
   #blob: BlobFacts;
+  #plan: BlobPlan = { steps: [], problems: [], lost: false, rescue: false };
 
   constructor(needs: Needs, blob: BlobFacts) {
     this.#needs = needs;
-    this.#world = needs.world;
     this.#blob = blob;
   }
 
   /** The next step; none where nothing is left, or where what is left was tried in vain. */
-  next(): Step | null {
-    const plan = this.#plan();
+  async next(): Promise<Step | null> {
+    const { world, toPlan } = await this.#needs.view();
+    const plan = planBlob(this.#withoutFailed(world), toPlan(this.#blob));
+    this.#plan = plan;
     const step = plan.steps.find((candidate) => !plan.rescue || !this.#tries.has(nameOf(candidate)));
     if (!step) return null;
     const tries = (this.#tries.get(nameOf(step)) ?? 0) + 1;
@@ -80,16 +81,22 @@ class BlobRun {
     } catch (error) {
       this.#needs.signal.throwIfAborted();
       const { code, detail } = toAppError(error);
-      this.#giveUp(targetOf(step), code, detail);
+      this.#failures.push({ backendId: targetOf(step), code, detail });
     }
   }
 
   outcome(): BlobOutcome {
-    return { ...this.#counts, failures: this.#failures, plan: this.#plan() };
+    return { ...this.#counts, failures: this.#failures, plan: this.#plan };
   }
 
-  #plan(): BlobPlan {
-    return planBlob(this.#world, this.#needs.toPlan(this.#blob));
+  #withoutFailed(world: World): World {
+    if (this.#failures.length === 0) return world;
+    const backends = new Map(world.backends);
+    for (const { backendId } of this.#failures) {
+      const backend = backends.get(backendId);
+      if (backend) backends.set(backendId, { ...backend, health: 'unhealthy', healthAgeMs: 0 });
+    }
+    return { ...world, backends };
   }
 
   async #perform(step: Step): Promise<void> {
@@ -100,6 +107,9 @@ class BlobRun {
         return this.#verify(step.backendId);
       case 'keep':
         if (!(await this.#note({ kind: 'kept', backendId: step.backendId }))) return;
+        return this.#record(step.backendId, 'unverified');
+      case 'adopt':
+        if (!(await this.#note({ kind: 'copied', backendId: step.backendId }))) return;
         return this.#record(step.backendId, 'unverified');
       case 'remove':
         return this.#remove(step.backendId, step.staying);
@@ -117,7 +127,8 @@ class BlobRun {
       return this.#record(to, 'unverified');
     }
     if (verdict === 'source_unavailable') {
-      return this.#giveUp(from, 'unavailable', 'The copy could not be read from there.');
+      this.#failures.push({ backendId: from, code: 'unavailable', detail: 'The copy could not be read from there.' });
+      return;
     }
     await this.#settle(from, verdict === 'source_corrupt' ? 'corrupt' : 'missing');
   }
@@ -160,15 +171,6 @@ class BlobRun {
     const verifiedAgoMs = state === 'available' ? 0 : (before?.verifiedAgoMs ?? null);
     const changed = state === null ? [] : [{ backendId, state, verifiedAgoMs }];
     this.#blob = { ...this.#blob, replicas: [...others, ...changed] };
-  }
-
-  #giveUp(backendId: string, code: string, detail: string): void {
-    this.#failures.push({ backendId, code, detail });
-    const backend = this.#world.backends.get(backendId);
-    if (!backend) return;
-    const backends = new Map(this.#world.backends);
-    backends.set(backendId, { ...backend, health: 'unhealthy', healthAgeMs: 0 });
-    this.#world = { ...this.#world, backends };
   }
 }
 

@@ -1,5 +1,5 @@
 import type { BlobToPlan } from '../planner/plan-blob.ts';
-import type { ReplicaFacts } from '../planner/facts.ts';
+import type { ReplicaFacts, World } from '../planner/facts.ts';
 
 /** A blob as catalog tells of it. */
 export interface BlobFacts {
@@ -46,5 +46,9 @@ export interface Executor {
   reload(blobId: string): Promise<BlobFacts | null>;
 }
 
-/** Gives the blob with the policies of its classes, as the planner wants it. */
-export type ToPlan = (blob: BlobFacts) => BlobToPlan;
+/** What plans go by, as it is now. */
+export interface View {
+  world: World;
+  /** Gives the blob with the policies of its classes, as the planner wants it. */
+  toPlan(blob: BlobFacts): BlobToPlan;
+}

@@ -113,11 +113,12 @@ export class SimulatedWorld implements Executor {
         backend.recorded = { state: 'copying', verifiedAgoMs };
         return true;
       case 'copied':
-        if (state !== 'copying') return false;
+        if (state !== 'copying') return state === 'unverified' || state === 'available';
         backend.recorded = { state: 'unverified', verifiedAgoMs };
         return true;
       case 'settled':
-        return state !== null && state !== 'removing' && this.#found(note);
+        if (state === null || state === 'removing' || state === 'copying') return false;
+        return this.#found(note);
       case 'removing':
         if (state === null || note.staying.length === 0 || note.staying.includes(note.backendId)) return false;
         if (!note.staying.every((id) => this.#isFresh(id))) return false;

@@ -1,0 +1,155 @@
+import type { Kysely } from 'kysely';
+import { toAppError } from '@stowage/common/errors';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { inTransaction } from '@stowage/common/database/transaction';
+import { PostponedJob } from '@stowage/common/jobs/job';
+import type { ClaimedJob, JobHandler, JobRun, JsonObject } from '@stowage/common/jobs/job';
+import { backgroundContext } from '@stowage/common/rpc/context';
+import type { PlanLimits } from '../planner/facts.ts';
+import { planBlob } from '../planner/plan-blob.ts';
+import type { Tables } from '../tables.ts';
+import { eachOf } from './each-of.ts';
+import { executeBlob } from './execute-blob.ts';
+import type { BlobFacts, Executor, View } from './executor.ts';
+import { blobFacts, RemoteExecutor } from './remote-executor.ts';
+import type { Services } from './remote-executor.ts';
+import { RunSlot } from './run-slot.ts';
+import { Tally } from './tally.ts';
+import { FreshView, loadView } from './view.ts';
+
+export interface ReconcileNeeds {
+  db: Kysely<Tables>;
+  services: Services;
+  limits: PlanLimits;
+  /** How many blobs are worked on at once. */
+  atOnce: number;
+}
+
+/** A long run outlives many crashes of its worker; it goes on where it was each time. */
+export const fullReconcileAttempts = 1_000;
+
+const pageSize = 500;
+const listTimeoutMs = 30_000;
+const turn = { firstMs: 1_000, eachMs: 20, maxMs: 60_000 };
+const followUp = { firstMs: 60_000, maxMs: 15 * 60_000 };
+
+/**
+ * Brings every blob to where its policies say. First the blobs that are known to have a bad replica, which an index gives
+ * at once; then all, page by page in the order of their ids, within a page those with the fewest good copies first. One
+ * at a time: others wait for their turn, or end at once where a run that began after they were asked for went
+ * without a failure. Goes on where it was after a crash. What fails is recorded, and a later run is queued for it.
+ */
+export function fullReconcile(needs: ReconcileNeeds): JobHandler {
+  const slot = new RunSlot(needs.db);
+  return async (job, run) => {
+    const got = await slot.take(job);
+    if (got.kind === 'covered') return { covered_by: got.by };
+    if (got.kind === 'later') {
+      throw new PostponedJob(Math.min(turn.firstMs + turn.eachMs * got.waiting, turn.maxMs));
+    }
+    const walk = new Walk(needs, job, run, got.position);
+    for (;;) {
+      const more = await walk.page();
+      const position = walk.position();
+      if (!more) {
+        await slot.keep(job, position, walk.tally.isClean);
+        break;
+      }
+      await slot.keep(job, position);
+    }
+    if (walk.tally.counts.failed > 0) await queueFollowUp(needs.db, job);
+    return walk.tally.toJson();
+  };
+}
+
+/** What failed may pass: it is tried again, later each time that it did not. */
+async function queueFollowUp(db: Kysely<Tables>, job: ClaimedJob): Promise<void> {
+  const tries = typeof job.params['follow_up'] === 'number' ? job.params['follow_up'] : 0;
+  const delayMs = Math.min(followUp.firstMs * 2 ** tries, followUp.maxMs);
+  await inTransaction(db, (trx) =>
+    enqueueJob(trx, {
+      kind: 'full_reconcile',
+      params: { reason: 'follow_up', follow_up: tries + 1 },
+      runAfter: new Date(Date.now() + delayMs),
+      maxAttempts: fullReconcileAttempts,
+      dedupeKey: 'follow_up',
+    }),
+  );
+}
+
+const phases = ['damaged', 'all'] as const;
+type Phase = (typeof phases)[number];
+
+class Walk {
+  readonly tally: Tally;
+  readonly #needs: ReconcileNeeds;
+  readonly #run: JobRun;
+  readonly #context: ReturnType<typeof backgroundContext>;
+  readonly #executor: Executor;
+  readonly #view: FreshView;
+  #phase: Phase;
+  #after: string;
+
+  constructor(needs: ReconcileNeeds, job: ClaimedJob, run: JobRun, position: JsonObject | null) {
+    this.#needs = needs;
+    this.#run = run;
+    this.#context = backgroundContext(run.signal, job.id);
+    this.#executor = new RemoteExecutor(needs.services, this.#context, needs.limits.freshMs);
+    this.#view = new FreshView(() => loadView(needs.db, needs.limits));
+    this.#phase = phases.find((phase) => phase === position?.['phase']) ?? 'damaged';
+    this.#after = typeof position?.['after'] === 'string' ? position['after'] : '';
+    const counts = position?.['tally'];
+    this.tally = Tally.from(typeof counts === 'object' && !Array.isArray(counts) ? counts : null);
+  }
+
+  position(): JsonObject {
+    return { phase: this.#phase, after: this.#after, tally: this.tally.toJson() };
+  }
+
+  /** Works through the next page; false when that was the last one. */
+  async page(): Promise<boolean> {
+    this.#run.signal.throwIfAborted();
+    const wanted = { after: this.#after, limit: pageSize, damaged: this.#phase === 'damaged' };
+    const { items } = await this.#needs.services.replicas.listBlobs(wanted, this.#context, {
+      timeoutMs: listTimeoutMs,
+    });
+    const blobs = items.map(blobFacts);
+    await eachOf(this.#toDo(blobs, await this.#view.get()), this.#needs.atOnce, (blob) => this.#place(blob));
+    const { blobs: done, bytes } = this.tally.counts;
+    this.#run.progress({ done, bytes });
+    this.#after = blobs.at(-1)?.id ?? this.#after;
+    if (items.length === pageSize) return true;
+    if (this.#phase === 'all') return false;
+    this.#phase = 'all';
+    this.#after = '';
+    return true;
+  }
+
+  /** Those that are not as they should be, the most endangered first. */
+  #toDo(blobs: readonly BlobFacts[], { world, toPlan }: View): BlobFacts[] {
+    const counting = this.#phase === 'all';
+    const found: { blob: BlobFacts; good: number }[] = [];
+    for (const blob of blobs) {
+      if (counting) this.tally.seen(blob);
+      const plan = planBlob(world, toPlan(blob));
+      if (plan.steps.length === 0 && plan.problems.length === 0) continue;
+      if (plan.rescue && !counting) continue;
+      found.push({ blob, good: blob.replicas.filter(({ state }) => state === 'available').length });
+    }
+    return found.sort((one, other) => one.good - other.good).map(({ blob }) => blob);
+  }
+
+  async #place(blob: BlobFacts): Promise<void> {
+    const needs = { executor: this.#executor, view: () => this.#view.get(), signal: this.#run.signal };
+    try {
+      const outcome = await executeBlob(needs, blob);
+      // What the first phase leaves undone is met again by the second, which tells of it.
+      if (this.#phase === 'damaged') this.tally.repaired(blob, outcome);
+      else this.tally.add(blob, outcome);
+    } catch (error) {
+      this.#run.signal.throwIfAborted();
+      const { code, detail } = toAppError(error);
+      if (this.#phase === 'all') this.tally.failed(blob, code, detail);
+    }
+  }
+}
