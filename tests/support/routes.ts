@@ -51,6 +51,12 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'POST /api/jobs/{job_id}/retry': 'admin',
   'POST /api/jobs/run-pending': 'admin',
 
+  'GET /api/policies/placement': 'admin',
+  'GET /api/policies/placement/preview': 'admin',
+  'GET /api/policies/placement/{file_class}': 'admin',
+  'PUT /api/policies/placement/{file_class}': 'admin',
+  'DELETE /api/policies/placement/{file_class}': 'admin',
+
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
   'GET /api/system/mode': 'viewer',

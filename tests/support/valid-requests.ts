@@ -64,6 +64,14 @@ async function failedJob({ database }: Maker): Promise<string> {
   return id;
 }
 
+/** A policy of its own for a class that no file has. */
+async function policy(maker: Maker): Promise<string> {
+  const fileClass = uniqueName('class').toLowerCase();
+  const body = { backends: [await backend(maker)], replicas: 1 };
+  expectStatus(await maker.admin.call('PUT', `/api/policies/placement/${fileClass}`, { body }), 200);
+  return fileClass;
+}
+
 const recycled = (base: string, kind: (maker: Maker) => Promise<string>) => {
   return async (maker: Maker): Promise<string> => {
     const id = await kind(maker);
@@ -136,6 +144,15 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   'GET /api/jobs/{job_id}': about(failedJob),
   'POST /api/jobs/{job_id}/retry': about(failedJob),
   'POST /api/jobs/run-pending': about(async () => '', { body: { kinds: ['nobody_works_that'] } }),
+
+  'GET /api/policies/placement': plain,
+  'GET /api/policies/placement/preview': plain,
+  'GET /api/policies/placement/{file_class}': about(policy),
+  'PUT /api/policies/placement/{file_class}': async (maker) => ({
+    id: uniqueName('class').toLowerCase(),
+    body: { backends: [await backend(maker)], replicas: 1 },
+  }),
+  'DELETE /api/policies/placement/{file_class}': about(policy),
 
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),

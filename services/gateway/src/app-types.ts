@@ -8,6 +8,7 @@ import type { ReadBlobRequestSchema } from '@stowage/proto/stowage/backend_regis
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
 import type { JobService } from '@stowage/proto/stowage/placement/v1/job';
+import type { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
 import type { SystemService } from '@stowage/proto/stowage/system/v1/system';
 import type {
   AppendUploadRequestSchema,
@@ -49,6 +50,7 @@ export interface AppDependencies {
   uploads: Client<typeof UploadService>;
   backends: Client<typeof BackendService>;
   jobs: Client<typeof JobService>;
+  policies: Client<typeof PolicyService>;
   /** Each service behind the gateway, for the readiness of the whole. */
   systems: ReadonlyMap<ServiceName, Client<typeof SystemService>>;
   createUploadWithBody: Uploader<typeof CreateUploadWithBodyRequestSchema, typeof CreateUploadResponseSchema>;

@@ -29,6 +29,7 @@ import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
 import { fileRoutes } from './routes/files.ts';
 import { jobRoutes } from './routes/jobs.ts';
+import { policyRoutes } from './routes/policies.ts';
 import { systemRoutes } from './routes/system.ts';
 import { tusRoutes } from './routes/tus.ts';
 import { uploadRoutes } from './routes/uploads.ts';
@@ -110,6 +111,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   uploadRoutes(app, dependencies);
   backendRoutes(app, dependencies);
   jobRoutes(app, dependencies);
+  policyRoutes(app, dependencies);
   systemRoutes(app, dependencies);
   docsRoutes(app);
 }

@@ -9,6 +9,7 @@ import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backe
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
 import { JobService } from '@stowage/proto/stowage/placement/v1/job';
+import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
 import { SystemService } from '@stowage/proto/stowage/system/v1/system';
 import { UploadService } from '@stowage/proto/stowage/upload/v1/upload';
 import { buildApp } from './app.ts';
@@ -64,6 +65,7 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     uploads: connections.client(UploadService),
     backends: connections.client(BackendService),
     jobs: connections.client(JobService),
+    policies: connections.client(PolicyService),
     systems: new Map(behind.map((name) => [name, connections.client(SystemService, name)])),
     createUploadWithBody: connections.uploader(createUploadWithBody),
     appendUpload: connections.uploader(appendUpload),

@@ -46,8 +46,9 @@ function fromFastify(error: FastifyError): AppError {
 }
 
 function fromValidation(error: FastifyError): AppError {
-  // An id that can't be one names nothing.
-  if (error.validationContext === 'params') return new AppError('not_found', 'There is nothing with this id.');
+  // An id that can't be one names nothing; what is no id is told what is wrong with it.
+  const ofId = error.validation?.every(({ instancePath }) => instancePath.endsWith('_id')) ?? true;
+  if (error.validationContext === 'params' && ofId) return new AppError('not_found', 'There is nothing with this id.');
   const inQuery = error.validationContext === 'querystring';
   const faults = (error.validation ?? []).slice(0, 32).map((fault): FieldError => {
     const extra = fault.params['additionalProperty'] ?? fault.params['missingProperty'];

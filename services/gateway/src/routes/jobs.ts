@@ -12,7 +12,7 @@ const Params = Type.Object({ job_id: Id });
 const JobState = Type.Union(jobStates.map((state) => Type.Literal(state)));
 const Kind = Type.String({ pattern: '^[a-z_]{1,64}$', examples: ['purge_recycle_bin'] });
 
-const Job = Type.Object(
+export const Job = Type.Object(
   {
     id: Id,
     kind: Type.String(),
@@ -106,7 +106,7 @@ export function jobRoutes(app: App, { jobs }: AppDependencies): void {
   });
 }
 
-function toJob(job: JobMessage): Static<typeof Job> {
+export function toJob(job: JobMessage): Static<typeof Job> {
   return {
     id: job.id,
     kind: job.kind,
