@@ -3,7 +3,7 @@ import { unavailable } from '@stowage/common/errors';
 import { isBlobKey } from './keys.ts';
 import { shortCall } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
-import { abortUpload } from './s3-write.ts';
+import { abortUpload } from './s3-multipart.ts';
 
 /** Aborts our multipart uploads that were begun before `before`; gives how many. */
 export async function sweepUploads(s3: S3Connection, before: Date): Promise<number> {

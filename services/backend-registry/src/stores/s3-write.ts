@@ -1,23 +1,28 @@
 import type { Readable } from 'node:stream';
 import type { CompletedPart } from '@aws-sdk/client-s3';
-import { unavailable } from '@stowage/common/errors';
 import type { ExpectedContent } from './blob-store.ts';
 import { CheckedBody } from './checked-body.ts';
 import { IdleLimit } from './idle-limit.ts';
 import { BodyCutter, OutgoingBody } from './outgoing-body.ts';
-import { shortCall, withDeadline } from './s3-calls.ts';
+import { shortCall } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
-
-const mebibyte = 1024 * 1024;
+import {
+  abortUpload,
+  completeUpload,
+  createUpload,
+  mebibyte,
+  mostParts,
+  partOf,
+  sha256Header,
+  signed,
+} from './s3-multipart.ts';
+import type { Upload } from './s3-multipart.ts';
 
 /** Up to this a blob is one PUT, in bytes; no part is smaller. A part is streamed, so its size costs no memory. */
 const partBytes = 64 * mebibyte;
 
 /** Up to this a blob is gathered before it is sent, in bytes: a server may answer before it saw the end of a short body. */
 const gatheredBytes = mebibyte;
-
-/** How many parts S3 takes. */
-const mostParts = 10_000;
 
 /** Writes a blob as BlobStore.write says; errors of the SDK are thrown as they are. Memory: about 4 MiB. */
 export async function writeBlob(
@@ -40,12 +45,6 @@ export async function writeBlob(
 /** How large the parts of a blob are, in bytes: as many as S3 takes, whole MiB. */
 export function partSizeOf(size: number): number {
   return Math.max(partBytes, Math.ceil(size / mostParts / mebibyte) * mebibyte);
-}
-
-interface Upload {
-  Bucket: string;
-  Key: string;
-  UploadId: string;
 }
 
 interface Write {
@@ -82,13 +81,7 @@ async function put(
     // In place of the checksum that the SDK adds by itself for AWS, which would have to trail the body.
     ...(s3.isAws ? { ChecksumSHA256: sha256.toString('base64') } : {}),
   });
-  command.middlewareStack.add(
-    (next) => (args) => {
-      if (hasHeaders(args.request)) args.request.headers['x-amz-content-sha256'] = sha256.toString('hex');
-      return next(args);
-    },
-    { step: 'build', name: 'contentSha256' },
-  );
+  command.middlewareStack.add(sha256Header(sha256), signed);
   await s3.client.send(command, { abortSignal });
 }
 
@@ -103,21 +96,10 @@ async function gather(cutter: BodyCutter): Promise<Buffer> {
 /** Nothing is visible before all parts are put together, which is asked for when all bytes were found right. */
 async function writeInParts(write: Write): Promise<void> {
   const { s3, objectKey, content, signal } = write;
-  const { CreateMultipartUploadCommand, CompleteMultipartUploadCommand } = s3.sdk;
-  const create = new CreateMultipartUploadCommand({
-    ...at(s3, objectKey),
-    ContentType: 'application/octet-stream',
-    // What the SDK adds to each part for AWS, which has to be told before.
-    ...(s3.isAws ? { ChecksumAlgorithm: 'CRC32' } : {}),
-  });
-  const { UploadId } = await shortCall(s3, (abortSignal) => s3.client.send(create, { abortSignal }), signal);
-  if (!UploadId) throw unavailable('The backend gave no id for a multipart upload.');
-  const upload = { ...at(s3, objectKey), UploadId };
+  const upload = await createUpload(s3, objectKey, signal);
   try {
     const parts = await sendParts(write, upload);
-    const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts: parts } });
-    await withDeadline(s3.limits.completeMs, signal, (abortSignal) => s3.client.send(complete, { abortSignal }));
-    await requireSize(s3, objectKey, content.size, signal);
+    await completeUpload(s3, upload, { parts, size: content.size }, signal);
   } catch (error) {
     await abortUpload(s3, upload).catch(() => undefined);
     throw error;
@@ -132,10 +114,10 @@ async function sendParts(write: Write, upload: Upload): Promise<CompletedPart[]>
   for (let start = 0; start < content.size; start += size) {
     const PartNumber = parts.length + 1;
     const ContentLength = Math.min(size, content.size - start);
-    const { ETag, ChecksumCRC32 } = await sendBody(s3, cutter, ContentLength, signal, (Body, abortSignal) =>
+    const sent = await sendBody(s3, cutter, ContentLength, signal, (Body, abortSignal) =>
       s3.client.send(new UploadPartCommand({ ...upload, PartNumber, Body, ContentLength }), { abortSignal }),
     );
-    parts.push({ PartNumber, ETag, ...(ChecksumCRC32 ? { ChecksumCRC32 } : {}) });
+    parts.push(partOf(PartNumber, sent));
   }
   return parts;
 }
@@ -165,27 +147,6 @@ async function sendBody<R>(
   }
 }
 
-/** Aborts a multipart upload; one that is gone is success. */
-export async function abortUpload(s3: S3Connection, upload: Upload): Promise<void> {
-  const { AbortMultipartUploadCommand, NoSuchUpload } = s3.sdk;
-  await shortCall(s3, async (abortSignal) => {
-    await s3.client.send(new AbortMultipartUploadCommand(upload), { abortSignal });
-  }).catch((error: unknown) => {
-    if (!(error instanceof NoSuchUpload)) throw error;
-  });
-}
-
-/** Not every server that says that it put parts together did. */
-async function requireSize(s3: S3Connection, objectKey: string, size: number, signal: AbortSignal): Promise<void> {
-  const head = new s3.sdk.HeadObjectCommand(at(s3, objectKey));
-  const found = await shortCall(s3, (abortSignal) => s3.client.send(head, { abortSignal }), signal);
-  if (found.ContentLength !== size) throw unavailable('The backend put the parts of a blob together wrongly.');
-}
-
 function at(s3: S3Connection, objectKey: string): { Bucket: string; Key: string } {
   return { Bucket: s3.bucket, Key: objectKey };
-}
-
-function hasHeaders(request: unknown): request is { headers: Record<string, string> } {
-  return typeof request === 'object' && request !== null && 'headers' in request;
 }

@@ -1,0 +1,89 @@
+import type { CompletedPart } from '@aws-sdk/client-s3';
+import { unavailable } from '@stowage/common/errors';
+import { noSignal, shortCall, withDeadline } from './s3-calls.ts';
+import type { S3Connection } from './s3-connection.ts';
+
+export const mebibyte = 1024 * 1024;
+
+/** How many parts S3 takes. */
+export const mostParts = 10_000;
+
+/** A multipart upload under way. */
+export interface Upload {
+  Bucket: string;
+  Key: string;
+  UploadId: string;
+}
+
+/** What must be there, or not, for an object to be written: as conditional requests say. */
+export interface Condition {
+  IfMatch?: string;
+  IfNoneMatch?: string;
+}
+
+/** Begins a multipart upload. */
+export async function createUpload(s3: S3Connection, objectKey: string, signal: AbortSignal): Promise<Upload> {
+  const place = { Bucket: s3.bucket, Key: objectKey };
+  const command = new s3.sdk.CreateMultipartUploadCommand({
+    ...place,
+    ContentType: 'application/octet-stream',
+    // What the SDK adds to each part for AWS, which has to be told before.
+    ...(s3.isAws ? { ChecksumAlgorithm: 'CRC32' } : {}),
+  });
+  const { UploadId } = await shortCall(s3, (abortSignal) => s3.client.send(command, { abortSignal }), signal);
+  if (!UploadId) throw unavailable('The backend gave no id for a multipart upload.');
+  return { ...place, UploadId };
+}
+
+/** What has to be said of a part when all are put together. */
+export function partOf(
+  PartNumber: number,
+  { ETag, ChecksumCRC32 }: { ETag?: string | undefined; ChecksumCRC32?: string | undefined },
+): CompletedPart {
+  return { PartNumber, ETag, ...(ChecksumCRC32 ? { ChecksumCRC32 } : {}) };
+}
+
+/** Puts the parts together, and looks at what came of it: `size` bytes. */
+export async function completeUpload(
+  s3: S3Connection,
+  upload: Upload,
+  { parts, size, condition = {} }: { parts: CompletedPart[]; size: number; condition?: Condition },
+  signal: AbortSignal,
+): Promise<void> {
+  const { CompleteMultipartUploadCommand, HeadObjectCommand } = s3.sdk;
+  const complete = new CompleteMultipartUploadCommand({ ...upload, ...condition, MultipartUpload: { Parts: parts } });
+  await withDeadline(s3.limits.completeMs, signal, (abortSignal) => s3.client.send(complete, { abortSignal }));
+  // Not every server that says that it put parts together did.
+  const head = new HeadObjectCommand({ Bucket: upload.Bucket, Key: upload.Key });
+  const found = await shortCall(s3, (abortSignal) => s3.client.send(head, { abortSignal }), signal);
+  if (found.ContentLength !== size) throw unavailable('The backend put the parts of a blob together wrongly.');
+}
+
+/** Aborts a multipart upload; one that is gone is success. Follows no signal: it is done when others gave up. */
+export async function abortUpload(s3: S3Connection, upload: Upload): Promise<void> {
+  const { AbortMultipartUploadCommand, NoSuchUpload } = s3.sdk;
+  await shortCall(
+    s3,
+    (abortSignal) => s3.client.send(new AbortMultipartUploadCommand(upload), { abortSignal }),
+    noSignal,
+  ).catch((error: unknown) => {
+    if (!(error instanceof NoSuchUpload)) throw error;
+  });
+}
+
+/** A middleware that has the server compare the SHA-256 of a body, which the SDK then need not compute. Add it with `signed`. */
+export function sha256Header(sha256: Uint8Array) {
+  const hex = Buffer.from(sha256).toString('hex');
+  return <Args extends { request: unknown }, Result>(next: (args: Args) => Promise<Result>) =>
+    (args: Args): Promise<Result> => {
+      if (hasHeaders(args.request)) args.request.headers['x-amz-content-sha256'] = hex;
+      return next(args);
+    };
+}
+
+/** Where a header must be set to be signed. */
+export const signed = { step: 'build', name: 'contentSha256' } as const;
+
+function hasHeaders(request: unknown): request is { headers: Record<string, string> } {
+  return typeof request === 'object' && request !== null && 'headers' in request;
+}
