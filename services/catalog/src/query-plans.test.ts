@@ -137,6 +137,29 @@ test('a replica is reported and settled by its key', async () => {
   expect(await faults(() => catalog.content.settleReplica(available, at()))).toEqual([]);
 });
 
+test('a page of blobs with their classes and replicas reads no more than itself, and damaged ones are found at once', async () => {
+  // 100 blobs with two look-ups each.
+  const dearest = 3_000;
+  const page = (request: { after: string; damaged?: boolean }) =>
+    catalog.replicas.listBlobs({ limit: 100, ...request }, at());
+  expect(await faults(() => page({ after: '' }), dearest)).toEqual([]);
+  const { items } = await page({ after: seededId(50_000) });
+  expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 100 }, (_, n) => seededId(50_001 + n)));
+  expect(await faults(() => page({ after: seededId(50_000) }), dearest)).toEqual([]);
+  expect(await faults(() => page({ after: '', damaged: true }), dearest)).toEqual([]);
+  expect(await faults(() => catalog.replicas.getBlob({ blobId: seededId(9) }, at()))).toEqual([]);
+});
+
+test('what placement notes of a replica is found by its key', async () => {
+  const replica = { blobId: seededId(11), backendId };
+  const other = '01900000-0000-7000-8000-00000000000c';
+  expect(await faults(() => catalog.replicas.beginReplica({ ...replica, key: 'k' }, at()))).toEqual([]);
+  expect(await faults(() => catalog.replicas.addReplica(replica, at()))).toEqual([]);
+  const claim = { ...replica, staying: [other], verifiedWithinMs: 1_000n };
+  expect(await faults(() => catalog.replicas.claimReplicaRemoval(claim, at()))).toEqual([]);
+  expect(await faults(() => catalog.replicas.keepReplica(replica, at()))).toEqual([]);
+});
+
 test('jobs are claimed without looking at those that are not due', async () => {
   const lease = { holder: newId(), leaseMs: 30_000 };
   expect(await faults(() => claimJobs(catalog.db, ['verify_blob', 'remove_blob'], 4, lease))).toEqual([]);

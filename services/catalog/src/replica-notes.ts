@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import { violatedConstraint } from '@stowage/common/database/database-error';
 import type {
   AddReplicaRequest,
   BeginReplicaRequest,
@@ -20,19 +19,13 @@ const removalMaxMs = 120_000;
  * a good or removing replica is there already, where no file needs the blob, and where the backend is gone.
  */
 export async function beginReplica(trx: Trx, { blobId, backendId, key }: BeginReplicaRequest): Promise<Accepted> {
-  try {
-    const { rows } = await sql`
-      insert into catalog.replicas as r (blob_id, backend_id, key, state)
-      select b.id, ${backendId}::uuid, ${key}, 'copying' from catalog.blobs b
-      where b.id = ${blobId} and b.delete_after is null for key share
-      on conflict (blob_id, backend_id) do update set state = 'copying'
-        where r.state in ('copying', 'corrupt', 'missing')
-      returning r.blob_id`.execute(trx);
-    return { accepted: rows.length > 0 };
-  } catch (error) {
-    if (violatedConstraint(error) !== 'replicas_backend_id_fkey') throw error;
-    return { accepted: false };
-  }
+  const { rows } = await sql`
+    insert into catalog.replicas as r (blob_id, backend_id, key, state)
+    select b.id, names.id, ${key}, 'copying' from catalog.blobs b, registry.backend_names names
+    where b.id = ${blobId} and b.delete_after is null and names.id = ${backendId} for key share of b
+    on conflict (blob_id, backend_id) do update set state = 'copying' where r.state in ('copying', 'corrupt', 'missing')
+    returning r.blob_id`.execute(trx);
+  return { accepted: rows.length > 0 };
 }
 
 /** Notes that a copy that was begun is durable. Repeatable. */

@@ -10,6 +10,7 @@ import { LocalConnections } from '@stowage/common/rpc/connections';
 import type { CallContext, IdempotencyKey } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
 import type { Node, NodeKind } from '@stowage/proto/stowage/catalog/v1/node';
 import { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
@@ -26,6 +27,7 @@ export const keeping = { retentionMs: 30 * 86_400_000, graceMs: 7 * 86_400_000 }
 export interface TestCatalog {
   tree: Client<typeof TreeService>;
   content: Client<typeof ContentService>;
+  replicas: Client<typeof ReplicaService>;
   /** With the role of the catalog. */
   db: Kysely<unknown>;
   /** What `db` works with. */
@@ -52,6 +54,7 @@ export async function startTestCatalog(): Promise<TestCatalog> {
   connections.add('catalog', catalogEndpoints(db, readBuilder(own), keeping), []);
   const tree = connections.client(TreeService);
   const content = connections.client(ContentService);
+  const replicas = connections.client(ReplicaService);
   await admin.query(
     "insert into registry.backends (id, name, type, config) values ($1, 'disk', 'local_directory', '{}')",
     [backendId],
@@ -59,6 +62,7 @@ export async function startTestCatalog(): Promise<TestCatalog> {
   return {
     tree,
     content,
+    replicas,
     db,
     pool: own.pool,
     admin,
