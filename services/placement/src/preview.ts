@@ -38,7 +38,7 @@ const listTimeoutMs = 30_000;
  */
 export async function previewPlacement(
   { db, replicas, limits }: Needs,
-  request: PreviewPlacementRequest,
+  request: Pick<PreviewPlacementRequest, 'fileClass' | 'trial'>,
   context: CallContext,
 ): Promise<Preview> {
   const book = await bookFor(db, request);

@@ -1,0 +1,195 @@
+import { unavailable } from '@stowage/common/errors';
+import { newId } from '@stowage/common/ids';
+import { LocalConnections } from '@stowage/common/rpc/connections';
+import { endpoint } from '@stowage/common/rpc/contract';
+import type { Endpoint } from '@stowage/common/rpc/contract';
+import { createLogger } from '@stowage/common/runtime/logger';
+import { BlobService, CopyResult, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
+import type { Services } from './reconcile/remote-executor.ts';
+
+interface StoredReplica {
+  state: ReplicaState;
+  /** What really lies there. */
+  bytes: 'good' | 'bad' | 'none';
+}
+
+interface StoredBlob {
+  id: string;
+  fileClass: string;
+  replicas: Map<string, StoredReplica>;
+}
+
+const good: readonly ReplicaState[] = [ReplicaState.AVAILABLE];
+const bad: readonly ReplicaState[] = [ReplicaState.CORRUPT, ReplicaState.MISSING];
+
+async function unused(): Promise<never> {
+  throw new Error('placement is not expected to call this');
+}
+
+/** Stands for catalog's facts and the backends' bytes of many blobs. */
+export class TestStorage {
+  readonly blobs = new Map<string, StoredBlob>();
+  /** What was done to bytes, in order. */
+  readonly done: { kind: 'copy' | 'verify' | 'delete'; blobId: string; backendId: string }[] = [];
+  /** From where each page was asked for, with a mark for damaged ones. */
+  readonly pages: string[] = [];
+  /** Backends that fail all that is asked of them. */
+  readonly sick = new Set<string>();
+  /** Called before each copy. */
+  onCopy: (blobId: string) => Promise<void> | void = () => undefined;
+
+  /** Makes `count` blobs, each good on `backendId`; gives their ids in order. */
+  fill(count: number, backendId: string, fileClass = 'image'): string[] {
+    const ids = Array.from({ length: count }, () => newId());
+    for (const id of ids) {
+      const replica = { state: ReplicaState.AVAILABLE, bytes: 'good' } as const;
+      this.blobs.set(id, { id, fileClass, replicas: new Map([[backendId, { ...replica }]]) });
+    }
+    return ids;
+  }
+
+  /** The backends on which a blob is recorded good. */
+  goodAt(id: string): string[] {
+    return [...this.#blob(id).replicas].filter(([, { state }]) => good.includes(state)).map(([backendId]) => backendId);
+  }
+
+  replica(id: string, backendId: string): StoredReplica {
+    const { replicas } = this.#blob(id);
+    const replica = replicas.get(backendId) ?? { state: ReplicaState.COPYING, bytes: 'none' };
+    replicas.set(backendId, replica);
+    return replica;
+  }
+
+  services(): Services {
+    const connections = new LocalConnections(createLogger('test', 'silent'));
+    connections.add('catalog', [this.replicaEndpoint(), this.contentEndpoint()], []);
+    connections.add('backend-registry', [this.blobEndpoint()], []);
+    return {
+      replicas: connections.client(ReplicaService),
+      content: connections.client(ContentService),
+      blobs: connections.client(BlobService),
+    };
+  }
+
+  replicaEndpoint(): Endpoint {
+    return endpoint(ReplicaService, {
+      listBlobs: async ({ after, limit, damaged }) => {
+        this.pages.push(`${damaged ? 'damaged ' : ''}${after}`);
+        const rest = [...this.blobs.values()].filter(({ id }) => id > after).sort((a, b) => (a.id < b.id ? -1 : 1));
+        const wanted = rest.filter(
+          ({ replicas }) => !damaged || [...replicas.values()].some(({ state }) => bad.includes(state)),
+        );
+        return { items: wanted.slice(0, limit).map(placed) };
+      },
+      getBlob: async ({ blobId }) => ({ blob: placed(this.#blob(blobId)) }),
+      beginReplica: async ({ blobId, backendId }) => {
+        const replica = this.replica(blobId, backendId);
+        if (![ReplicaState.COPYING, ...bad].includes(replica.state)) return { accepted: false };
+        replica.state = ReplicaState.COPYING;
+        return { accepted: true };
+      },
+      addReplica: async ({ blobId, backendId }) => {
+        this.replica(blobId, backendId).state = ReplicaState.UNVERIFIED;
+        return { accepted: true };
+      },
+      claimReplicaRemoval: async ({ blobId, backendId, staying }) => {
+        const accepted = staying.every((id) => good.includes(this.replica(blobId, id).state));
+        if (accepted) this.replica(blobId, backendId).state = ReplicaState.REMOVING;
+        return { accepted };
+      },
+      keepReplica: async ({ blobId, backendId }) => {
+        this.replica(blobId, backendId).state = ReplicaState.UNVERIFIED;
+        return { accepted: true };
+      },
+    });
+  }
+
+  contentEndpoint(): Endpoint {
+    return endpoint(ContentService, {
+      getContent: unused,
+      getChunkChecksums: unused,
+      reportReplica: unused,
+      checkDestination: unused,
+      commitFile: unused,
+      abandonBlob: unused,
+      getBackendUsage: unused,
+      claimBlobRemoval: unused,
+      forgetReplica: async ({ blobId, backendId }) => {
+        this.#blob(blobId).replicas.delete(backendId);
+        return {};
+      },
+      settleReplica: async ({ blobId, backendId, state }) => {
+        this.replica(blobId, backendId).state = state;
+        return {};
+      },
+    });
+  }
+
+  blobEndpoint(): Endpoint {
+    return endpoint(BlobService, {
+      chooseBackend: unused,
+      createStaged: unused,
+      statStaged: unused,
+      discardStaged: unused,
+      sealBlob: unused,
+      deleteBlob: async ({ backendId, key }) => {
+        this.#reach(backendId);
+        const blobId = idIn(key);
+        this.done.push({ kind: 'delete', blobId, backendId });
+        this.replica(blobId, backendId).bytes = 'none';
+        return {};
+      },
+      verifyBlob: async ({ backendId, key }) => {
+        this.#reach(backendId);
+        const blobId = idIn(key);
+        this.done.push({ kind: 'verify', blobId, backendId });
+        const { bytes } = this.replica(blobId, backendId);
+        const results = { good: VerifyResult.GOOD, bad: VerifyResult.CORRUPT, none: VerifyResult.MISSING };
+        return { result: results[bytes] };
+      },
+      copyBlob: async ({ fromBackendId, toBackendId, key }) => {
+        const blobId = idIn(key);
+        await this.onCopy(blobId);
+        this.#reach(toBackendId);
+        if (this.sick.has(fromBackendId)) return { result: CopyResult.SOURCE_UNAVAILABLE };
+        const { bytes } = this.replica(blobId, fromBackendId);
+        if (bytes !== 'good')
+          return { result: bytes === 'bad' ? CopyResult.SOURCE_CORRUPT : CopyResult.SOURCE_MISSING };
+        this.done.push({ kind: 'copy', blobId, backendId: toBackendId });
+        this.replica(blobId, toBackendId).bytes = 'good';
+        return { result: CopyResult.COPIED };
+      },
+    });
+  }
+
+  #reach(backendId: string): void {
+    if (this.sick.has(backendId)) throw unavailable('The backend is away.');
+  }
+
+  #blob(id: string): StoredBlob {
+    const blob = this.blobs.get(id);
+    if (!blob) throw new Error(`there is no blob ${id}`);
+    return blob;
+  }
+}
+
+function placed({ id, fileClass, replicas }: StoredBlob) {
+  return {
+    id,
+    size: 100n,
+    sha256: Buffer.alloc(32),
+    fileClasses: [fileClass],
+    replicas: [...replicas].map(([backendId, { state }]) => ({
+      backendId,
+      state,
+      ...(good.includes(state) ? { verifiedAgoMs: 0n } : {}),
+    })),
+  };
+}
+
+function idIn(key: string): string {
+  return key.slice(key.lastIndexOf('/') + 1);
+}
