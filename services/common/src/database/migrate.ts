@@ -11,6 +11,7 @@ import * as identity from './migrations/0006-identity.ts';
 import * as jobs from './migrations/0007-jobs.ts';
 import * as shortUploads from './migrations/0008-short-uploads.ts';
 import * as loginAttempts from './migrations/0009-login-attempts.ts';
+import * as backends from './migrations/0010-backends.ts';
 import * as outboxRelay from './migrations/0011-outbox-relay.ts';
 import * as placementRuns from './migrations/0012-placement.ts';
 
@@ -25,6 +26,7 @@ export const migrations: Record<string, Migration> = {
   '0007-jobs': jobs,
   '0008-short-uploads': shortUploads,
   '0009-login-attempts': loginAttempts,
+  '0010-backends': backends,
   '0011-outbox-relay': outboxRelay,
   '0012-placement': placementRuns,
 };
