@@ -109,8 +109,7 @@ export async function backendUsage(
   db: QueryExecutorProvider,
 ): Promise<MessageInitShape<typeof GetBackendUsageResponseSchema>> {
   const { rows } = await sql<{ backend_id: string; replicas: string; bytes: string }>`
-    select r.backend_id, count(*) as replicas, sum(b.size) as bytes
-    from catalog.replicas r join catalog.blobs b on b.id = r.blob_id group by r.backend_id`.execute(db);
+    select backend_id, replicas, bytes from catalog.backend_usage`.execute(db);
   return {
     usage: rows.map((row) => ({
       backendId: row.backend_id,

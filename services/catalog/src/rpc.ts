@@ -22,6 +22,7 @@ import { commitFileAtOnce } from './commit-file-at-once.ts';
 import { abandonBlob, commitFile } from './commit-file.ts';
 import { checkDestination, getChunkChecksums, getContent } from './content.ts';
 import { createDirectory } from './directories.ts';
+import { forgetBackendReplicas } from './forget-backend.ts';
 import { getBlob, listBlobs } from './list-blobs.ts';
 import { listChildren } from './listing.ts';
 import type { Trx } from './nodes.ts';
@@ -76,6 +77,7 @@ function contentEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>): Endpoint 
     abandonBlob: (request) => inTransaction(db, (trx) => abandonBlob(trx, request)),
     claimBlobRemoval: (request) => inTransaction(db, (trx) => claimBlobRemoval(trx, request)),
     forgetReplica: (request) => inTransaction(db, (trx) => forgetReplica(trx, request)),
+    forgetBackendReplicas: (request) => inTransaction(db, (trx) => forgetBackendReplicas(trx, request)),
     getBackendUsage: () => query(() => backendUsage(db)),
   });
 }

@@ -190,6 +190,7 @@ export class FakeNeighbours {
       settleReplica: unused,
       claimBlobRemoval: unused,
       forgetReplica: unused,
+      forgetBackendReplicas: unused,
       getBackendUsage: unused,
       checkDestination: () => this.#step('checkDestination', () => ({})),
       commitFile: (request) => this.#step('commitFile', () => this.#commit(request)),
