@@ -9,7 +9,7 @@ import type { Append } from './stores/blob-store.ts';
 
 /** Appends a body to staged content and follows its digest; gives the new offset. Errors as AppendStagedRequest says. */
 export async function appendStaged(
-  needs: { backends: Pick<OpenBackends, 'use'>; digests: DigestCache },
+  needs: { backends: Pick<OpenBackends, 'useAppendable'>; digests: DigestCache },
   request: AppendStagedRequest,
   body: Readable,
   context: CallContext,
@@ -23,7 +23,9 @@ export async function appendStaged(
     checksum: checksumOf(request),
     observer: needs.digests.observer(contentKey(request.backendId, request.stagedId)),
   };
-  const offset = await needs.backends.use(request.backendId, (store) => store.append(append, body, context.signal));
+  const offset = await needs.backends.useAppendable(request.backendId, (store) =>
+    store.append(append, body, context.signal),
+  );
   return { offset: BigInt(offset) };
 }
 

@@ -1,32 +1,83 @@
+import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import type { BackendRow, Tables } from './tables.ts';
 
-/** What a look at a backend showed: nothing wrong, or what. */
+/** What is wrong with a backend. */
+export interface Fault {
+  /** The step that failed. */
+  step: string;
+  /** A sentence for an admin, without a path or a secret. */
+  detail: string;
+  /** One look is enough to be sure of it. */
+  certain: boolean;
+}
+
+/** What a look at a backend showed. */
 export interface Finding {
-  /** A sentence for an admin, without a path; null for a backend that is right. */
-  fault: string | null;
+  /** Null for a backend that is right. */
+  fault: Fault | null;
+  /** Of a backend that is right all the same. */
+  warning: string | null;
   latencyMs: number;
 }
+
+/** How much a look weighs: whether it decides alone or is one of a series. */
+export type Weight = 'decides' | 'series';
+
+/** Failures in a row that make a backend unhealthy, and successes that make it healthy. */
+const failuresNeeded = 3;
+const successesNeeded = 2;
 
 /** How old a note may get before the same finding is written again. */
 const refreshMs = 5 * 60_000;
 
+/** Notes what a check showed. */
+export async function noteHealth(
+  db: Kysely<Tables>,
+  backendId: string,
+  finding: Finding,
+  weight: Weight,
+): Promise<void> {
+  const { fault, warning, latencyMs } = finding;
+  const failures = fault ? sql<number>`health_failures + 1` : sql<number>`0`;
+  const successes = fault ? sql<number>`0` : sql<number>`health_successes + 1`;
+  const status = fault ? 'unhealthy' : 'healthy';
+  const decided =
+    weight === 'decides' || fault?.certain
+      ? sql`true`
+      : fault
+        ? sql`health_failures + 1 >= ${failuresNeeded}`
+        : sql`(health_successes + 1 >= ${successesNeeded} or health_status = 'unknown')`;
+  await query(() =>
+    db
+      .updateTable('registry.backends')
+      .set({
+        health_status: sql`case when ${decided} then ${status} else health_status end`,
+        health_failures: failures,
+        health_successes: successes,
+        health_step: fault?.step ?? null,
+        health_detail: fault ? `${fault.step}: ${fault.detail}` : warning,
+        health_latency_ms: latencyMs,
+        health_checked_at: sql`now()`,
+      })
+      .where('id', '=', backendId)
+      .execute(),
+  );
+}
+
 /**
- * Notes what was found in the row of a backend, where that is news. `health_checked_at` stays null until the backend
- * was right for the first time: that is how an unfinished set-up is told from a disk that went away.
+ * Notes what was seen of a backend's marker while it was used. It tells of the marker only: a fault that is not certain,
+ * and that the marker is right while something else is wrong, change nothing.
  */
-export async function noteHealth(db: Kysely<Tables>, row: BackendRow, finding: Finding): Promise<void> {
-  const status = finding.fault === null ? 'healthy' : 'unhealthy';
-  const now = new Date();
-  const fresh = row.health_checked_at !== null && now.getTime() - row.health_checked_at.getTime() < refreshMs;
-  const known = row.health_status === status && row.health_detail === finding.fault;
-  if (known && (fresh || (status === 'unhealthy' && row.health_checked_at === null))) return;
-  const values = {
-    health_status: status,
-    health_detail: finding.fault,
-    health_latency_ms: finding.latencyMs,
-    ...(status === 'healthy' || row.health_checked_at !== null ? { health_checked_at: now } : {}),
-  } as const;
-  await query(() => db.updateTable('registry.backends').set(values).where('id', '=', row.id).execute());
+export async function noteGlimpse(db: Kysely<Tables>, row: BackendRow, finding: Finding): Promise<void> {
+  if (row.health_status === 'unknown' || !row.marked) return noteHealth(db, row.id, finding, 'decides');
+  const { fault } = finding;
+  if (fault) {
+    const fresh = row.health_checked_at !== null && Date.now() - row.health_checked_at.getTime() < refreshMs;
+    const known = row.health_status === 'unhealthy' && row.health_detail === `${fault.step}: ${fault.detail}`;
+    if (fault.certain && !(known && fresh)) await noteHealth(db, row.id, finding, 'series');
+  } else if (row.health_status === 'unhealthy' && (row.health_step === 'marker' || row.health_step === null)) {
+    await noteHealth(db, row.id, finding, 'series');
+  }
 }

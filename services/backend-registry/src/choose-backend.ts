@@ -3,6 +3,7 @@ import { query } from '@stowage/common/database/transaction';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
 import type { OpenBackends } from './open-backend.ts';
+import { isAppendable } from './stores/open-store.ts';
 import type { Tables } from './tables.ts';
 
 export interface Wish {
@@ -53,6 +54,7 @@ async function candidates(reads: Kysely<Tables>, wished: readonly string[]): Pro
 async function refusalOf(needs: Needs, backendId: string, wish: Wish): Promise<AppError | null> {
   try {
     const store = await needs.backends.open(backendId);
+    if (!isAppendable(store)) return unavailable('Uploads can not grow on this backend.');
     const wanted = (wish.size ?? 0) + needs.reserveBytes;
     return (await store.freeBytes(wanted)) < wanted ? noRoom() : null;
   } catch (error) {

@@ -5,8 +5,8 @@ import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { Logger } from '@stowage/common/runtime/logger';
 import type { OpenBackends } from './open-backend.ts';
-import { readMarker, writeMarker } from './stores/identity-marker.ts';
-import { guarded, makeDirectory } from './stores/local-files.ts';
+import { readMarker } from './stores/identity-marker.ts';
+import { guarded } from './stores/local-files.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 interface Needs {
@@ -22,13 +22,12 @@ interface Needs {
  * its health tells why.
  *
  * The order makes every crash recoverable. The row comes first, and the database lets one only be the default; the
- * marker second; `health_checked_at` last, when the marker was read back. While that is null the marker may be written,
- * afterwards never again: a marker that is missing then means that the disk is.
+ * marker second; `marked` last, when the marker was read back. Until then the marker may be written, afterwards never
+ * again: a marker that is missing then means that the disk is.
  */
 export async function setUpDefaultBackend(needs: Needs): Promise<void> {
   const row = (await findDefault(needs.db)) ?? (await insertDefault(needs));
   try {
-    if (row.type === 'local_directory' && row.health_checked_at === null) await markDirectory(row);
     await needs.backends.recheck(row.id);
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
@@ -61,13 +60,4 @@ async function insertDefault(needs: Needs): Promise<BackendRow> {
   const made = await findDefault(needs.db);
   if (!made) throw new Error('another backend has the name "local" and there is no default one');
   return made;
-}
-
-async function markDirectory(row: BackendRow): Promise<void> {
-  const rootPath = row.config['root_path'];
-  if (typeof rootPath !== 'string') throw new Error('the default backend has no root_path');
-  await guarded(async () => {
-    await makeDirectory(rootPath);
-    if ((await readMarker(rootPath)) === null) await writeMarker(rootPath, row.id);
-  });
 }

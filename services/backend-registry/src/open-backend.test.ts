@@ -1,11 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
-import { queryBuilder } from '@stowage/common/database/database';
-import { createLogger } from '@stowage/common/runtime/logger';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
-import { OpenBackends } from './open-backend.ts';
 import { markerName } from './stores/identity-marker.ts';
-import type { Tables } from './tables.ts';
 import { startTestRegistry } from './test-registry.ts';
 import type { TestRegistry } from './test-registry.ts';
 
@@ -24,8 +20,7 @@ afterAll(() => registry.close());
 
 test('a clock that is set back does not make a marker believed for longer', async () => {
   await registry.replica().setUp();
-  const db = queryBuilder<Tables>({ pool: registry.admin });
-  const backends = new OpenBackends(db, createLogger('test', 'silent'));
+  const backends = registry.replica().stores;
   const id = (await registry.rows())[0]?.id ?? '';
   await backends.open(id);
   await rm(path.join(registry.root, markerName));

@@ -1,52 +1,63 @@
+import type { JsonObject } from '@bufbuild/protobuf';
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
-import { noteHealth } from './backend-health.ts';
-import type { AppendableStore } from './stores/blob-store.ts';
-import { LocalDirectory } from './stores/local-directory.ts';
+import { noteGlimpse, noteHealth } from './backend-health.ts';
+import type { Finding, Weight } from './backend-health.ts';
+import { findBackend } from './backend-row.ts';
+import { probe, step, StepFault } from './probe.ts';
+import type { KeyRing } from './secrets/key-ring.ts';
+import { readSecrets } from './secrets/secret-table.ts';
+import type { Secrets } from './secrets/secret-table.ts';
+import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
+import { davRootPath, isAppendable, MarkerFault, openStore } from './stores/open-store.ts';
+import type { StoreNeeds } from './stores/open-store.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** How long a marker that was found right is believed, and the row of its backend with it. */
 const believedMs = 30_000;
 
-/** How long a store may take to show its marker: a hung network disk must not hang its callers. */
-const identityTimeoutMs = 5_000;
-
 interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
   location: string;
-  store: AppendableStore;
+  store: BlobStore;
   /** Of the clock that nobody sets. */
   believedUntil: number;
 }
 
+interface Needs {
+  db: Kysely<Tables>;
+  /** Opens the secrets of backends. */
+  keys: () => KeyRing;
+  stores: StoreNeeds;
+  logger: Logger;
+}
+
 /** The stores of all backends: each opened once, and checked by its identity marker again and again. */
 export class OpenBackends {
-  readonly #db: Kysely<Tables>;
-  readonly #logger: Logger;
+  readonly #needs: Needs;
   readonly #opened = new Map<string, Opened>();
-  readonly #checking = new Map<string, Promise<AppendableStore>>();
+  readonly #checking = new Map<string, Promise<BlobStore>>();
 
-  constructor(db: Kysely<Tables>, logger: Logger) {
-    this.#db = db;
-    this.#logger = logger;
+  constructor(needs: Needs) {
+    this.#needs = needs;
   }
 
   /**
    * The store of a backend, whose marker was right at most 30 s ago: an unmounted disk is `unavailable`, never empty.
    * Throws `not_found` for an unknown backend, `unavailable` for one that can't be used.
    */
-  async open(backendId: string): Promise<AppendableStore> {
+  async open(backendId: string): Promise<BlobStore> {
     const opened = this.#opened.get(backendId);
     return opened && opened.believedUntil > performance.now() ? opened.store : this.recheck(backendId);
   }
 
   /** As open, with the marker looked at now. */
-  async recheck(backendId: string): Promise<AppendableStore> {
+  async recheck(backendId: string): Promise<BlobStore> {
     const running = this.#checking.get(backendId);
     if (running) return running;
-    const checking = this.#check(backendId).finally(() => this.#checking.delete(backendId));
+    const checking = this.#glimpse(backendId).finally(() => this.#checking.delete(backendId));
     this.#checking.set(backendId, checking);
     return checking;
   }
@@ -55,7 +66,7 @@ export class OpenBackends {
    * Runs `work` on a backend's store. Before its `not_found` is believed the marker is looked at again, so that
    * nothing is reported as missing that lies on a disk which was unmounted just now.
    */
-  async use<R>(backendId: string, work: (store: AppendableStore) => Promise<R>): Promise<R> {
+  async use<R>(backendId: string, work: (store: BlobStore) => Promise<R>): Promise<R> {
     const store = await this.open(backendId);
     try {
       return await work(store);
@@ -65,68 +76,132 @@ export class OpenBackends {
     }
   }
 
-  async #check(backendId: string): Promise<AppendableStore> {
-    const row = await query(() =>
-      this.#db.selectFrom('registry.backends').selectAll().where('id', '=', backendId).executeTakeFirst(),
-    );
-    if (!row) throw new AppError('not_found', 'There is no such backend.');
-    const startedAt = performance.now();
-    const note = (fault: string | null): Promise<void> =>
-      noteHealth(this.#db, row, { fault, latencyMs: performance.now() - startedAt });
+  /** As use, on a store that content can grow in. */
+  async useAppendable<R>(backendId: string, work: (store: AppendableStore) => Promise<R>): Promise<R> {
+    return this.use(backendId, (store) => work(requireAppendable(store)));
+  }
+
+  /** Probes a backend and notes what that showed. Throws `not_found`, and `unavailable` for the database only. */
+  async check(backendId: string, weight: Weight): Promise<void> {
+    const row = await findBackend(this.#needs.db, backendId);
+    const finding = await this.#look(row, async () => {
+      await probe(await this.#openChecked(row));
+    });
+    await noteHealth(this.#needs.db, row.id, finding, weight);
+  }
+
+  /** Whether a backend's marker lies at another place, of which `config` and the new `secrets` tell. */
+  async isMarkedAt(row: BackendRow, config: JsonObject, secrets: Secrets): Promise<boolean> {
     try {
-      const store = await withinTime(this.#openChecked(row));
-      await note(null);
-      return store;
+      const store = await step('open', () => this.#openStore({ ...row, config, marked: true }, secrets));
+      return (await step('marker', () => store.identity())) === row.id;
     } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      this.#logger.warn({ err: error.cause ?? error, backend_id: backendId }, 'A backend can not be used.');
-      await note(error.detail);
+      if (error instanceof StepFault) return false;
       throw error;
     }
   }
 
-  async #openChecked(row: BackendRow): Promise<AppendableStore> {
-    const location = JSON.stringify([row.type, row.config]);
+  /** Looks at row and marker again before a store is used the next time; null is every one. */
+  doubt(backendId: string | null): void {
+    for (const [id, opened] of this.#opened) if (backendId === null || id === backendId) opened.believedUntil = 0;
+  }
+
+  async #glimpse(backendId: string): Promise<BlobStore> {
+    const row = await findBackend(this.#needs.db, backendId);
+    const seen: { store: BlobStore | null } = { store: null };
+    const finding = await this.#look(row, async () => {
+      seen.store = await this.#openChecked(row);
+    });
+    await noteGlimpse(this.#needs.db, row, finding);
+    if (seen.store) return seen.store;
+    throw unavailable(finding.fault?.detail ?? 'The backend can not be used just now.');
+  }
+
+  async #look(row: BackendRow, work: () => Promise<void>): Promise<Finding> {
+    const startedAt = performance.now();
+    const fault = await work().then(
+      () => null,
+      (error: unknown) => {
+        if (!(error instanceof StepFault)) throw error;
+        const { cause } = error;
+        const why = cause instanceof AppError ? (cause.cause ?? cause) : cause;
+        this.#needs.logger.warn({ err: why, backend_id: row.id, step: error.fault.step }, 'A backend can not be used.');
+        return error.fault;
+      },
+    );
+    return { fault, warning: fault ? null : warningOf(row), latencyMs: performance.now() - startedAt };
+  }
+
+  async #openChecked(row: BackendRow): Promise<BlobStore> {
+    const location = JSON.stringify([row.type, row.config, row.secrets_version]);
     const known = this.#opened.get(row.id);
     // The same store also after a bad time: it knows who is writing.
-    const opened = known?.location === location ? known : { location, store: await openStore(row), believedUntil: 0 };
+    const same = known?.location === location ? known : null;
+    const opened = same ?? { location, store: await step('open', () => this.#openStore(row, {})), believedUntil: 0 };
     try {
-      await checkIdentity(opened.store, row.id);
+      await step('marker', () => this.#checkMarker(opened.store, row));
     } catch (error) {
       opened.believedUntil = 0;
       throw error;
     }
-    if (opened !== known) await opened.store.prepare();
+    if (opened !== same) await step('prepare', () => opened.store.prepare());
     opened.believedUntil = performance.now() + believedMs;
     this.#opened.set(row.id, opened);
     return opened.store;
   }
-}
 
-async function openStore(row: BackendRow): Promise<AppendableStore> {
-  if (row.type !== 'local_directory') throw unavailable(`Backends of the type ${row.type} are not supported yet.`);
-  const rootPath = row.config['root_path'];
-  if (typeof rootPath !== 'string') throw unavailable('The configuration of this backend names no root_path.');
-  return LocalDirectory.open(rootPath);
-}
-
-/** Throws `unavailable` unless the store bears the marker of this backend. */
-async function checkIdentity(store: AppendableStore, backendId: string): Promise<void> {
-  const identity = await store.identity();
-  if (identity === backendId) return;
-  const fault =
-    identity === null ? 'has no identity marker: is its disk mounted?' : 'bears the marker of another backend.';
-  throw unavailable(`The place of this backend ${fault}`);
-}
-
-async function withinTime<R>(work: Promise<R>): Promise<R> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(unavailable('The backend did not answer in time.')), identityTimeoutMs);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
+  async #openStore(row: BackendRow, newSecrets: Secrets): Promise<BlobStore> {
+    const { db, keys, stores } = this.#needs;
+    const { type, config, marked, is_default: isDefault } = row;
+    const secrets = { ...(await readSecrets(db, keys(), row.id)), ...newSecrets };
+    return openStore({ type, config, secrets, isDefault, marked }, stores);
   }
+
+  /**
+   * Throws MarkerFault unless the store bears the marker of this backend, which is written only until it was read back
+   * once: a marker that is missing afterwards means that the disk is.
+   */
+  async #checkMarker(store: BlobStore, row: BackendRow): Promise<void> {
+    let identity = await store.identity();
+    if (identity === null && !row.marked) {
+      await claim(store, row.id);
+      identity = await store.identity();
+    }
+    if (identity !== row.id) throw wrongMarker(identity);
+    if (row.marked) return;
+    await query(() =>
+      this.#needs.db
+        .updateTable('registry.backends')
+        .set({ marked: true })
+        .where('id', '=', row.id)
+        .where('version', '=', row.version)
+        .execute(),
+    );
+  }
+}
+
+async function claim(store: BlobStore, backendId: string): Promise<void> {
+  await store.claim(backendId).catch((error: unknown) => {
+    if (!(error instanceof AppError) || error.code !== 'state_conflict') throw error;
+    throw new MarkerFault(error.detail, error);
+  });
+}
+
+function wrongMarker(identity: string | null): MarkerFault {
+  return new MarkerFault(
+    identity === null
+      ? 'The place of this backend has no identity marker: is its disk mounted?'
+      : 'The place of this backend bears the marker of another backend.',
+  );
+}
+
+/** Throws `unavailable` for a store that content can't grow in. */
+export function requireAppendable(store: BlobStore): AppendableStore {
+  if (isAppendable(store)) return store;
+  throw unavailable('Uploads can not grow on this backend.');
+}
+
+function warningOf({ type, config }: BackendRow): string | null {
+  if (type !== 'webdav' || config['root_path'] !== undefined) return null;
+  return `No root_path is set: ${davRootPath} is used.`;
 }

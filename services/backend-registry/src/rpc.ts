@@ -7,23 +7,35 @@ import {
 } from '@stowage/common/bytes/operations';
 import type { ByteEndpoint } from '@stowage/common/bytes/operations';
 import { AppError } from '@stowage/common/errors';
+import { query } from '@stowage/common/database/transaction';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Client, Endpoint, Implementation } from '@stowage/common/rpc/contract';
 import type { Logger } from '@stowage/common/runtime/logger';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import type { GetBackendResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { SealBlobRequest, SealBlobResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { Kysely } from 'kysely';
 import { appendStaged, byteCount } from './append-staged.ts';
+import { deleteBackend, setBackendEnabled } from './backend-state.ts';
+import { findBackend } from './backend-row.ts';
 import { getBackend, listBackends } from './backends.ts';
 import { chooseBackend } from './choose-backend.ts';
+import type { LocalRoots } from './config/local-roots.ts';
+import { createBackend } from './create-backend.ts';
+import { blockerMessage, deleteBlockers } from './delete-blockers.ts';
 import type { DigestCache } from './digest-cache.ts';
+import { forgetReplicas } from './forget-replicas.ts';
+import type { EndpointGuard } from './network/endpoint-guard.ts';
+import { requireAppendable } from './open-backend.ts';
 import type { OpenBackends } from './open-backend.ts';
 import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
+import type { KeyRing } from './secrets/key-ring.ts';
 import { blobKey } from './stores/keys.ts';
 import type { Tables } from './tables.ts';
+import { updateBackend } from './update-backend.ts';
 import { verifyBlob } from './verify-blob.ts';
 
 export interface RegistryParts {
@@ -32,6 +44,10 @@ export interface RegistryParts {
   reads: Kysely<Tables>;
   content: Client<typeof ContentService>;
   backends: OpenBackends;
+  roots: LocalRoots;
+  guard: EndpointGuard;
+  /** Seals and opens secrets. Throws `unavailable` until the start has found the keys. */
+  keys: () => KeyRing;
   digests: DigestCache;
   seals: Seals;
   reserveBytes: number;
@@ -42,11 +58,29 @@ export interface RegistryParts {
 export function registryEndpoints(parts: RegistryParts): Endpoint[] {
   return [
     endpoint(BackendService, {
-      listBackends: (request, context) => listBackends(parts, request, context),
-      getBackend: async (request, context) => ({ backend: await getBackend(parts, request.id, context) }),
+      listBackends: (request) => listBackends(parts.db, request),
+      getBackend: ({ id }) => getWithBlockers(parts.db, id),
+      createBackend: (request, context) => createBackend(parts, request, context),
+      updateBackend: (request, context) => updateBackend(parts, request, context),
+      checkBackend: async ({ id, scheduled }) => {
+        await parts.backends.check(id, scheduled ? 'series' : 'decides');
+        return { backend: await getBackend(parts.db, id) };
+      },
+      setBackendEnabled: (request, context) => setBackendEnabled(parts, request, context),
+      deleteBackend: (request, context) => deleteBackend(parts, request, context),
+      forgetReplicas: (request, context) => forgetReplicas(parts, request, context),
     }),
     endpoint(BlobService, blobCalls(parts)),
   ];
+}
+
+async function getWithBlockers(
+  db: Kysely<Tables>,
+  id: string,
+): Promise<MessageInitShape<typeof GetBackendResponseSchema>> {
+  const backend = await getBackend(db, id);
+  const blockers = await query(async () => deleteBlockers(db, await findBackend(db, id)));
+  return { backend, blockers: blockers.map(blockerMessage) };
 }
 
 /** Which function answers which request of the byte port. */
@@ -66,17 +100,17 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       backendId: await chooseBackend(parts, { backendIds, size: size === undefined ? null : byteCount(size) }),
     }),
     createStaged: async ({ backendId, stagedId }) => {
-      await parts.backends.use(backendId, (store) => store.createStaged(stagedId));
+      await parts.backends.useAppendable(backendId, (store) => store.createStaged(stagedId));
       return {};
     },
     statStaged: ({ backendId, stagedId }) =>
-      parts.backends.use(backendId, async (store) => {
+      parts.backends.useAppendable(backendId, async (store) => {
         const offset = await store.stagedOffset(stagedId);
         if (offset === null) throw new AppError('not_found', 'There is no such upload on this backend.');
         return { offset: BigInt(offset) };
       }),
     discardStaged: async ({ backendId, stagedId }) => {
-      await (await parts.backends.recheck(backendId)).discard(stagedId);
+      await requireAppendable(await parts.backends.recheck(backendId)).discard(stagedId);
       parts.digests.forget(contentKey(backendId, stagedId));
       return {};
     },

@@ -44,7 +44,7 @@ describe('sealing', () => {
   }
 
   function sealsOver(used: AppendableStore): Seals {
-    return new Seals({ backends: { use: (_id, work) => work(used) }, digests, logger });
+    return new Seals({ backends: { useAppendable: (_id, work) => work(used) }, digests, logger });
   }
 
   async function add(

@@ -28,7 +28,7 @@ interface Running {
 
 /** Seals staged content, one run at a time for each, whoever asks and however often. */
 export class Seals {
-  readonly #backends: Pick<OpenBackends, 'use'>;
+  readonly #backends: Pick<OpenBackends, 'useAppendable'>;
   readonly #digests: DigestCache;
   readonly #logger: Logger;
   readonly #running = new Map<string, Running>();
@@ -39,7 +39,7 @@ export class Seals {
     sizeCalculation: (facts) => facts.chunkCrc32c.length + facts.head.length + 512,
   });
 
-  constructor(needs: { backends: Pick<OpenBackends, 'use'>; digests: DigestCache; logger: Logger }) {
+  constructor(needs: { backends: Pick<OpenBackends, 'useAppendable'>; digests: DigestCache; logger: Logger }) {
     this.#backends = needs.backends;
     this.#digests = needs.digests;
     this.#logger = needs.logger;
@@ -86,7 +86,7 @@ export class Seals {
   }
 
   async #run(key: string, request: SealRequest): Promise<ContentFacts> {
-    const facts = await this.#backends.use(request.backendId, async (store) => {
+    const facts = await this.#backends.useAppendable(request.backendId, async (store) => {
       return (await this.#remembered(store, key, request)) ?? (await this.#sealIn(store, key, request));
     });
     requireFacts(facts, request, true);

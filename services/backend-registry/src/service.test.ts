@@ -19,18 +19,16 @@ import { refuses } from './stores/test-store.ts';
 import { context, startTestRegistry } from './test-registry.ts';
 import type { TestRegistry, TestReplica } from './test-registry.ts';
 
-const usage: { backendId: string; replicas: bigint; bytes: bigint }[] = [];
 const mebibyte = 1024 * 1024;
 let registry: TestRegistry;
 let replica: TestReplica;
 
 beforeAll(async () => {
-  registry = await startTestRegistry(usage);
+  registry = await startTestRegistry();
 });
 afterAll(() => registry.close());
 beforeEach(async () => {
   await registry.reset();
-  usage.length = 0;
   replica = registry.replica();
 });
 
@@ -123,13 +121,14 @@ describe('the default backend', () => {
     expect(await registry.rows()).toMatchObject([{ health_status: 'unhealthy' }]);
     await rename(`${registry.root}-away`, registry.root);
     await restarted.stage({ stagedId: newId() });
+    await registry.replica().stage({ stagedId: newId() });
     expect(await registry.rows()).toMatchObject([{ health_status: 'healthy', health_detail: null }]);
   });
 
   test('in a folder that can’t be made does not keep the service from starting, and is set up later', async () => {
     await writeFile(path.join(registry.dataDir, 'backends'), 'in the way');
     await replica.setUp();
-    expect(await registry.rows()).toMatchObject([{ health_checked_at: null }]);
+    expect(await registry.rows()).toMatchObject([{ health_status: 'unhealthy', marked: false }]);
     await rm(path.join(registry.dataDir, 'backends'));
     await registry.replica().setUp();
     expect(await registry.rows()).toMatchObject([{ health_status: 'healthy' }]);
@@ -146,7 +145,10 @@ describe('backends', () => {
         values,
       );
     }
-    usage.push({ backendId: await defaultId(), replicas: 3n, bytes: 70n });
+    await registry.admin.query(
+      `insert into catalog.replica_counts (backend_id, slot, replicas, bytes) values ($1, 1, 5, 90), ($1, 2, -2, -20)`,
+      [await defaultId()],
+    );
     const names: string[] = [];
     let cursor: string | undefined = '';
     while (cursor !== undefined) {

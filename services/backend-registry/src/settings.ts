@@ -1,6 +1,23 @@
 import path from 'node:path';
-import { byteSize, setting } from '@stowage/common/runtime/settings';
+import { byteSize, list, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
+import { parseNetwork } from './network/endpoint-guard.ts';
+import { parseSecretKeys } from './secrets/key-ring.ts';
+import type { SecretKey } from './secrets/key-ring.ts';
+
+/** Link-local addresses, those that clouds answer metadata at, and what is no host's. */
+export const deniedByDefault = [
+  '169.254.0.0/16',
+  'fe80::/10',
+  'fd00:ec2::254',
+  '100.100.100.200',
+  '168.63.129.16',
+  '0.0.0.0/8',
+  '::/128',
+  '224.0.0.0/4',
+  '255.255.255.255',
+  'ff00::/8',
+];
 
 /** The settings of backend-registry. */
 export const registrySettings = {
@@ -10,6 +27,36 @@ export const registrySettings = {
   localReserveBytes: setting('STOWAGE_LOCAL_RESERVE', 'Bytes kept free on a local backend.', byteSize, {
     fallback: '64MiB',
   }),
+  localRoots: setting<string[]>(
+    'STOWAGE_LOCAL_ROOTS',
+    'Folders, colon-separated, that local backends may lie in beside the data folder’s `backends`.',
+    folders,
+    { absent: [] },
+  ),
+  endpointDeny: setting(
+    'STOWAGE_ENDPOINT_DENY',
+    'Networks that no endpoint may lie in, comma-separated; unless set, link-local and metadata ones.',
+    list(network),
+    { absent: deniedByDefault },
+  ),
+  secretKeys: setting<SecretKey[]>(
+    'STOWAGE_SECRET_KEYS',
+    'id:base64 of 32 bytes, comma-separated: the first seals, all open; unless set, one is made.',
+    parseSecretKeys,
+    { absent: [], secret: true },
+  ),
 };
 
 export type RegistrySettings = Values<typeof registrySettings>;
+
+function folders(text: string): string[] {
+  const found = text.split(':').filter((folder) => folder !== '');
+  const relative = found.find((folder) => !path.isAbsolute(folder));
+  if (relative !== undefined) throw new Error(`must hold absolute paths, not "${relative}"`);
+  return found.map((folder) => path.resolve(folder));
+}
+
+function network(text: string): string {
+  parseNetwork(text);
+  return text;
+}

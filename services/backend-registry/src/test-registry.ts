@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,19 +9,21 @@ import { openDatabase, queryBuilder, readBuilder } from '@stowage/common/databas
 import { LocalConnections } from '@stowage/common/rpc/connections';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { CallContext } from '@stowage/common/rpc/context';
-import { endpoint } from '@stowage/common/rpc/contract';
 import type { Client } from '@stowage/common/rpc/contract';
 import { createLogger } from '@stowage/common/runtime/logger';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
+import { LocalRoots } from './config/local-roots.ts';
 import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
+import { EndpointGuard } from './network/endpoint-guard.ts';
 import { OpenBackends } from './open-backend.ts';
 import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import type { RegistryParts } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
+import { KeyRing, keyBytes } from './secrets/key-ring.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** What is to be staged. */
@@ -39,6 +42,7 @@ export interface TestReplica {
   append: Uploader<typeof appendStaged.input, typeof appendStaged.output>;
   read: Downloader<typeof readBlob.input>;
   byteEndpoints: ByteEndpoint[];
+  stores: OpenBackends;
   setUp(): Promise<void>;
 }
 
@@ -56,10 +60,7 @@ export interface TestRegistry {
   close(): Promise<void>;
 }
 
-type Usage = { backendId: string; replicas: bigint; bytes: bigint }[];
-
-/** `usage` is what catalog says the backends hold. */
-export async function startTestRegistry(usage: Usage = []): Promise<TestRegistry> {
+export async function startTestRegistry(): Promise<TestRegistry> {
   const database = await startTestDatabase();
   const logger = createLogger('test', 'silent');
   const own = openDatabase({ url: database.url, service: 'backend-registry', connections: 8, logger });
@@ -72,10 +73,11 @@ export async function startTestRegistry(usage: Usage = []): Promise<TestRegistry
     dataDir,
     root: path.join(dataDir, 'backends', 'local'),
     admin,
-    replica: ({ reserveBytes = 0 } = {}) => replicaOver({ db, reads }, dataDir, reserveBytes, usage),
+    replica: ({ reserveBytes = 0 } = {}) => replicaOver({ db, reads }, dataDir, reserveBytes),
     rows: () => db.selectFrom('registry.backends').selectAll().orderBy('name').execute(),
     reset: async () => {
       await admin.query('delete from registry.backends');
+      await admin.query('delete from registry.secret_keys');
       await rm(path.join(dataDir, 'backends'), { recursive: true, force: true });
     },
     close: async () => {
@@ -95,17 +97,14 @@ function replicaOver(
   { db, reads }: Pick<RegistryParts, 'db' | 'reads'>,
   dataDir: string,
   reserveBytes: number,
-  usage: Usage,
 ): TestReplica {
   const logger = createLogger('test', 'silent');
   const connections = new LocalConnections(logger);
-  const unused = new Proxy({}, { get: () => async () => Promise.reject(new Error('not asked for here')) });
-  const content = endpoint(
-    ContentService,
-    Object.assign(Object.create(unused), { getBackendUsage: async () => ({ usage }) }),
-  );
-  connections.add('catalog', [content], []);
-  const backends = new OpenBackends(db, logger);
+  const ring = new KeyRing([{ id: 'test', key: randomBytes(keyBytes) }]);
+  const keys = (): KeyRing => ring;
+  const roots = new LocalRoots([path.join(dataDir, 'backends')]);
+  const guard = new EndpointGuard([]);
+  const backends = new OpenBackends({ db, keys, stores: { roots, agents: guard.agents() }, logger });
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
   const parts = {
@@ -113,6 +112,9 @@ function replicaOver(
     reads,
     content: connections.client(ContentService),
     backends,
+    roots,
+    guard,
+    keys,
     digests,
     seals,
     reserveBytes,
@@ -132,6 +134,7 @@ function replicaOver(
     append: connections.uploader(appendStaged),
     read: connections.downloader(readBlob),
     byteEndpoints,
+    stores: backends,
     setUp: () => setUpDefaultBackend({ db, dataDir, backends, logger }),
   };
 }

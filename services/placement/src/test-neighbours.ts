@@ -27,6 +27,12 @@ async function unused(): Promise<never> {
 export function fakeBackends(): Endpoint {
   return endpoint(BackendService, {
     getBackend: unused,
+    createBackend: unused,
+    updateBackend: unused,
+    checkBackend: unused,
+    setBackendEnabled: unused,
+    deleteBackend: unused,
+    forgetReplicas: unused,
     listBackends: async ({ cursor }) => {
       if (!around.registryUp) throw unavailable('backend-registry is not there yet.');
       if (cursor === '') return { items: [{ id: farId, isDefault: false }], nextCursor: 'more' };
@@ -64,6 +70,7 @@ export function fakeContent(): Endpoint {
     claimBlobRemoval: async () => ({
       replicas: around.replicas.filter(({ backendId }) => !around.forgotten.includes(backendId)),
     }),
+    forgetBackendReplicas: unused,
     forgetReplica: async ({ backendId }) => {
       around.forgotten.push(backendId);
       return {};

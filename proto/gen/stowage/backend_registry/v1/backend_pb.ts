@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file stowage/backend_registry/v1/backend.proto.
  */
 export const file_stowage_backend_registry_v1_backend: GenFile = /*@__PURE__*/
-  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIuQCCgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilwEKDUJhY2tlbmRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEi4KCmNoZWNrZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKCmxhdGVuY3lfbXMYAyABKAFIAIgBARITCgZkZXRhaWwYBCABKAlIAYgBAUINCgtfbGF0ZW5jeV9tc0IJCgdfZGV0YWlsIjQKE0xpc3RCYWNrZW5kc1JlcXVlc3QSDQoFbGltaXQYASABKAUSDgoGY3Vyc29yGAIgASgJInUKFExpc3RCYWNrZW5kc1Jlc3BvbnNlEjMKBWl0ZW1zGAEgAygLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiHwoRR2V0QmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiSwoSR2V0QmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZDL+AQoOQmFja2VuZFNlcnZpY2USeAoMTGlzdEJhY2tlbmRzEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkxpc3RCYWNrZW5kc1JlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVzcG9uc2UiA5ACARJyCgpHZXRCYWNrZW5kEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIuQCCgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilwEKDUJhY2tlbmRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEi4KCmNoZWNrZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKCmxhdGVuY3lfbXMYAyABKAFIAIgBARITCgZkZXRhaWwYBCABKAlIAYgBAUINCgtfbGF0ZW5jeV9tc0IJCgdfZGV0YWlsIjQKE0xpc3RCYWNrZW5kc1JlcXVlc3QSDQoFbGltaXQYASABKAUSDgoGY3Vyc29yGAIgASgJInUKFExpc3RCYWNrZW5kc1Jlc3BvbnNlEjMKBWl0ZW1zGAEgAygLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiHwoRR2V0QmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiiQEKEkdldEJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSPAoIYmxvY2tlcnMYAiADKAsyKi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvY2tlciJvCg1EZWxldGVCbG9ja2VyEgwKBGNvZGUYASABKAkSEgoFY291bnQYAiABKANIAIgBARISCgVieXRlcxgDIAEoA0gBiAEBEhQKDGZpbGVfY2xhc3NlcxgEIAMoCUIICgZfY291bnRCCAoGX2J5dGVzIlsKFENyZWF0ZUJhY2tlbmRSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEdHlwZRgCIAEoCRInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ik4KFUNyZWF0ZUJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiJAoQVmVyc2lvbkNvbmRpdGlvbhIQCgh2ZXJzaW9ucxgBIAMoAyKoAQoUVXBkYXRlQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEicKBmNvbmZpZxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSPwoIaWZfbWF0Y2gYBCABKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyc2lvbkNvbmRpdGlvbkIHCgVfbmFtZSJOChVVcGRhdGVCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIjQKE0NoZWNrQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoJc2NoZWR1bGVkGAIgASgIIk0KFENoZWNrQmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZCJ4ChhTZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QSCgoCaWQYASABKAkSDwoHZW5hYmxlZBgCIAEoCBI/CghpZl9tYXRjaBgDIAEoCzItLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJzaW9uQ29uZGl0aW9uIlIKGVNldEJhY2tlbmRFbmFibGVkUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kImMKFERlbGV0ZUJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJEj8KCGlmX21hdGNoGAIgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24iFwoVRGVsZXRlQmFja2VuZFJlc3BvbnNlIjgKFUZvcmdldFJlcGxpY2FzUmVxdWVzdBIKCgJpZBgBIAEoCRITCgthY2NlcHRfbG9zcxgCIAEoCCJMChZGb3JnZXRSZXBsaWNhc1Jlc3BvbnNlEhEKCWZvcmdvdHRlbhgBIAEoAxIMCgRsb3N0GAIgASgDEhEKCXJlbWFpbmluZxgDIAEoAzLbBwoOQmFja2VuZFNlcnZpY2USeAoMTGlzdEJhY2tlbmRzEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkxpc3RCYWNrZW5kc1JlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVzcG9uc2UiA5ACARJyCgpHZXRCYWNrZW5kEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXNwb25zZSIDkAIBEnYKDUNyZWF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlc3BvbnNlEnYKDVVwZGF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlc3BvbnNlEnMKDENoZWNrQmFja2VuZBIwLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaGVja0JhY2tlbmRSZXF1ZXN0GjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNoZWNrQmFja2VuZFJlc3BvbnNlEoIBChFTZXRCYWNrZW5kRW5hYmxlZBI1LnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QaNi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2V0QmFja2VuZEVuYWJsZWRSZXNwb25zZRJ2Cg1EZWxldGVCYWNrZW5kEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXNwb25zZRJ5Cg5Gb3JnZXRSZXBsaWNhcxIyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Gb3JnZXRSZXBsaWNhc1JlcXVlc3QaMy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRm9yZ2V0UmVwbGljYXNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A configured place for content. Holds no secret, ever.
@@ -199,7 +199,7 @@ export const GetBackendRequestSchema: GenMessage<GetBackendRequest> = /*@__PURE_
   messageDesc(file_stowage_backend_registry_v1_backend, 4);
 
 /**
- * The backend as it is now.
+ * The backend as it is now, and what keeps it from being deleted.
  *
  * @generated from message stowage.backend_registry.v1.GetBackendResponse
  */
@@ -208,6 +208,11 @@ export type GetBackendResponse = Message<"stowage.backend_registry.v1.GetBackend
    * @generated from field: stowage.backend_registry.v1.Backend backend = 1;
    */
   backend?: Backend | undefined;
+
+  /**
+   * @generated from field: repeated stowage.backend_registry.v1.DeleteBlocker blockers = 2;
+   */
+  blockers: DeleteBlocker[];
 };
 
 /**
@@ -216,6 +221,359 @@ export type GetBackendResponse = Message<"stowage.backend_registry.v1.GetBackend
  */
 export const GetBackendResponseSchema: GenMessage<GetBackendResponse> = /*@__PURE__*/
   messageDesc(file_stowage_backend_registry_v1_backend, 5);
+
+/**
+ * One reason why a backend can't be deleted.
+ *
+ * @generated from message stowage.backend_registry.v1.DeleteBlocker
+ */
+export type DeleteBlocker = Message<"stowage.backend_registry.v1.DeleteBlocker"> & {
+  /**
+   * not_disabled, default_backend, has_replicas or referenced_by_policy.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * Of has_replicas: replicas and unfinished uploads.
+   *
+   * @generated from field: optional int64 count = 2;
+   */
+  count?: bigint | undefined;
+
+  /**
+   * Of has_replicas: the bytes of the replicas; what unfinished uploads have sent so far is not counted.
+   *
+   * @generated from field: optional int64 bytes = 3;
+   */
+  bytes?: bigint | undefined;
+
+  /**
+   * Of referenced_by_policy.
+   *
+   * @generated from field: repeated string file_classes = 4;
+   */
+  fileClasses: string[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.DeleteBlocker.
+ * Use `create(DeleteBlockerSchema)` to create a new message.
+ */
+export const DeleteBlockerSchema: GenMessage<DeleteBlocker> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 6);
+
+/**
+ * A backend to be made.
+ *
+ * @generated from message stowage.backend_registry.v1.CreateBackendRequest
+ */
+export type CreateBackendRequest = Message<"stowage.backend_registry.v1.CreateBackendRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * local_directory, s3 or webdav.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * Public values and secrets together, as clients send them.
+   *
+   * @generated from field: google.protobuf.Struct config = 3;
+   */
+  config?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CreateBackendRequest.
+ * Use `create(CreateBackendRequestSchema)` to create a new message.
+ */
+export const CreateBackendRequestSchema: GenMessage<CreateBackendRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 7);
+
+/**
+ * The backend with the result of its first check.
+ *
+ * @generated from message stowage.backend_registry.v1.CreateBackendResponse
+ */
+export type CreateBackendResponse = Message<"stowage.backend_registry.v1.CreateBackendResponse"> & {
+  /**
+   * @generated from field: stowage.backend_registry.v1.Backend backend = 1;
+   */
+  backend?: Backend | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CreateBackendResponse.
+ * Use `create(CreateBackendResponseSchema)` to create a new message.
+ */
+export const CreateBackendResponseSchema: GenMessage<CreateBackendResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 8);
+
+/**
+ * Versions that a change is meant for; an empty list fits none.
+ *
+ * @generated from message stowage.backend_registry.v1.VersionCondition
+ */
+export type VersionCondition = Message<"stowage.backend_registry.v1.VersionCondition"> & {
+  /**
+   * @generated from field: repeated int64 versions = 1;
+   */
+  versions: bigint[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.VersionCondition.
+ * Use `create(VersionConditionSchema)` to create a new message.
+ */
+export const VersionConditionSchema: GenMessage<VersionCondition> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 9);
+
+/**
+ * What to change: what is left out is kept.
+ *
+ * @generated from message stowage.backend_registry.v1.UpdateBackendRequest
+ */
+export type UpdateBackendRequest = Message<"stowage.backend_registry.v1.UpdateBackendRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Struct config = 3;
+   */
+  config?: JsonObject | undefined;
+
+  /**
+   * @generated from field: stowage.backend_registry.v1.VersionCondition if_match = 4;
+   */
+  ifMatch?: VersionCondition | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.UpdateBackendRequest.
+ * Use `create(UpdateBackendRequestSchema)` to create a new message.
+ */
+export const UpdateBackendRequestSchema: GenMessage<UpdateBackendRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 10);
+
+/**
+ * The backend after the change, with the result of a check.
+ *
+ * @generated from message stowage.backend_registry.v1.UpdateBackendResponse
+ */
+export type UpdateBackendResponse = Message<"stowage.backend_registry.v1.UpdateBackendResponse"> & {
+  /**
+   * @generated from field: stowage.backend_registry.v1.Backend backend = 1;
+   */
+  backend?: Backend | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.UpdateBackendResponse.
+ * Use `create(UpdateBackendResponseSchema)` to create a new message.
+ */
+export const UpdateBackendResponseSchema: GenMessage<UpdateBackendResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 11);
+
+/**
+ * Which backend to probe.
+ *
+ * @generated from message stowage.backend_registry.v1.CheckBackendRequest
+ */
+export type CheckBackendRequest = Message<"stowage.backend_registry.v1.CheckBackendRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * One of a series: three failures in a row make it unhealthy, two successes healthy. Else the one check decides.
+   *
+   * @generated from field: bool scheduled = 2;
+   */
+  scheduled: boolean;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CheckBackendRequest.
+ * Use `create(CheckBackendRequestSchema)` to create a new message.
+ */
+export const CheckBackendRequestSchema: GenMessage<CheckBackendRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 12);
+
+/**
+ * The backend with what the probe showed.
+ *
+ * @generated from message stowage.backend_registry.v1.CheckBackendResponse
+ */
+export type CheckBackendResponse = Message<"stowage.backend_registry.v1.CheckBackendResponse"> & {
+  /**
+   * @generated from field: stowage.backend_registry.v1.Backend backend = 1;
+   */
+  backend?: Backend | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.CheckBackendResponse.
+ * Use `create(CheckBackendResponseSchema)` to create a new message.
+ */
+export const CheckBackendResponseSchema: GenMessage<CheckBackendResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 13);
+
+/**
+ * Whether new content may go to a backend.
+ *
+ * @generated from message stowage.backend_registry.v1.SetBackendEnabledRequest
+ */
+export type SetBackendEnabledRequest = Message<"stowage.backend_registry.v1.SetBackendEnabledRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: bool enabled = 2;
+   */
+  enabled: boolean;
+
+  /**
+   * @generated from field: stowage.backend_registry.v1.VersionCondition if_match = 3;
+   */
+  ifMatch?: VersionCondition | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.SetBackendEnabledRequest.
+ * Use `create(SetBackendEnabledRequestSchema)` to create a new message.
+ */
+export const SetBackendEnabledRequestSchema: GenMessage<SetBackendEnabledRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 14);
+
+/**
+ * The backend as it is now.
+ *
+ * @generated from message stowage.backend_registry.v1.SetBackendEnabledResponse
+ */
+export type SetBackendEnabledResponse = Message<"stowage.backend_registry.v1.SetBackendEnabledResponse"> & {
+  /**
+   * @generated from field: stowage.backend_registry.v1.Backend backend = 1;
+   */
+  backend?: Backend | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.SetBackendEnabledResponse.
+ * Use `create(SetBackendEnabledResponseSchema)` to create a new message.
+ */
+export const SetBackendEnabledResponseSchema: GenMessage<SetBackendEnabledResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 15);
+
+/**
+ * Which backend to delete.
+ *
+ * @generated from message stowage.backend_registry.v1.DeleteBackendRequest
+ */
+export type DeleteBackendRequest = Message<"stowage.backend_registry.v1.DeleteBackendRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: stowage.backend_registry.v1.VersionCondition if_match = 2;
+   */
+  ifMatch?: VersionCondition | undefined;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.DeleteBackendRequest.
+ * Use `create(DeleteBackendRequestSchema)` to create a new message.
+ */
+export const DeleteBackendRequestSchema: GenMessage<DeleteBackendRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 16);
+
+/**
+ * Deleted.
+ *
+ * @generated from message stowage.backend_registry.v1.DeleteBackendResponse
+ */
+export type DeleteBackendResponse = Message<"stowage.backend_registry.v1.DeleteBackendResponse"> & {
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.DeleteBackendResponse.
+ * Use `create(DeleteBackendResponseSchema)` to create a new message.
+ */
+export const DeleteBackendResponseSchema: GenMessage<DeleteBackendResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 17);
+
+/**
+ * Which backend is lost.
+ *
+ * @generated from message stowage.backend_registry.v1.ForgetReplicasRequest
+ */
+export type ForgetReplicasRequest = Message<"stowage.backend_registry.v1.ForgetReplicasRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * The last good copies may go too.
+   *
+   * @generated from field: bool accept_loss = 2;
+   */
+  acceptLoss: boolean;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.ForgetReplicasRequest.
+ * Use `create(ForgetReplicasRequestSchema)` to create a new message.
+ */
+export const ForgetReplicasRequestSchema: GenMessage<ForgetReplicasRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 18);
+
+/**
+ * How many replicas were forgotten, how many of these were the last good copy, and how many are still known.
+ *
+ * @generated from message stowage.backend_registry.v1.ForgetReplicasResponse
+ */
+export type ForgetReplicasResponse = Message<"stowage.backend_registry.v1.ForgetReplicasResponse"> & {
+  /**
+   * @generated from field: int64 forgotten = 1;
+   */
+  forgotten: bigint;
+
+  /**
+   * @generated from field: int64 lost = 2;
+   */
+  lost: bigint;
+
+  /**
+   * @generated from field: int64 remaining = 3;
+   */
+  remaining: bigint;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.ForgetReplicasResponse.
+ * Use `create(ForgetReplicasResponseSchema)` to create a new message.
+ */
+export const ForgetReplicasResponseSchema: GenMessage<ForgetReplicasResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 19);
 
 /**
  * The configured places for content.
@@ -242,6 +600,72 @@ export const BackendService: GenService<{
     methodKind: "unary";
     input: typeof GetBackendRequestSchema;
     output: typeof GetBackendResponseSchema;
+  },
+  /**
+   * Makes a backend and checks it once; a check that fails does not refuse it. Errors: validation_failed, name_conflict.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.CreateBackend
+   */
+  createBackend: {
+    methodKind: "unary";
+    input: typeof CreateBackendRequestSchema;
+    output: typeof CreateBackendResponseSchema;
+  },
+  /**
+   * Changes name or configuration and checks the backend once. Secrets that are left out, null or empty are kept.
+   * Errors: not_found, validation_failed, name_conflict, precondition_failed, backend_in_use (a new location while it
+   * holds content).
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.UpdateBackend
+   */
+  updateBackend: {
+    methodKind: "unary";
+    input: typeof UpdateBackendRequestSchema;
+    output: typeof UpdateBackendResponseSchema;
+  },
+  /**
+   * Probes a backend and notes what that showed. A sick backend is an answer, not an error. Errors: not_found.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.CheckBackend
+   */
+  checkBackend: {
+    methodKind: "unary";
+    input: typeof CheckBackendRequestSchema;
+    output: typeof CheckBackendResponseSchema;
+  },
+  /**
+   * Enables a backend, and checks it then, or disables it: no new content goes there. Errors: not_found,
+   * precondition_failed.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.SetBackendEnabled
+   */
+  setBackendEnabled: {
+    methodKind: "unary";
+    input: typeof SetBackendEnabledRequestSchema;
+    output: typeof SetBackendEnabledResponseSchema;
+  },
+  /**
+   * Deletes a backend that nothing needs. Errors: not_found, precondition_failed, backend_delete_refused (member
+   * `blockers`).
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.DeleteBackend
+   */
+  deleteBackend: {
+    methodKind: "unary";
+    input: typeof DeleteBackendRequestSchema;
+    output: typeof DeleteBackendResponseSchema;
+  },
+  /**
+   * Drops what is known of the replicas on a disabled backend that is lost for good. Stops after some seconds: call again
+   * while replicas remain. Errors: not_found, state_conflict (not disabled, or without accept_loss while it holds the
+   * last good copy of anything; member `last_copies`).
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.ForgetReplicas
+   */
+  forgetReplicas: {
+    methodKind: "unary";
+    input: typeof ForgetReplicasRequestSchema;
+    output: typeof ForgetReplicasResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_stowage_backend_registry_v1_backend, 0);

@@ -1,0 +1,90 @@
+import type { JsonObject, MessageInitShape } from '@bufbuild/protobuf';
+import { sql } from 'kysely';
+import { query } from '@stowage/common/database/transaction';
+import { AppError, unavailable } from '@stowage/common/errors';
+import { answeredBefore } from '@stowage/common/jobs/idempotency';
+import { normalizeName } from '@stowage/common/names';
+import type { CallContext } from '@stowage/common/rpc/context';
+import { UpdateBackendResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import type { UpdateBackendRequest } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import { findBackend } from './backend-row.ts';
+import { getBackend } from './backends.ts';
+import { change, lockBackend, requireVersion, withHealth } from './change.ts';
+import type { ChangeNeeds, Trx } from './change.ts';
+import { tellOfChange } from './change-notice.ts';
+import { checkPlace } from './config/check-place.ts';
+import { isMoved, parseConfig } from './config/parse-config.ts';
+import type { ParsedConfig } from './config/parse-config.ts';
+import { holdingsOf } from './delete-blockers.ts';
+import { writeSecrets } from './secrets/secret-table.ts';
+import type { BackendRow } from './tables.ts';
+
+/** Changes name and configuration and checks the backend. Errors as UpdateBackend says. */
+export async function updateBackend(
+  needs: ChangeNeeds,
+  request: UpdateBackendRequest,
+  context: CallContext,
+): Promise<MessageInitShape<typeof UpdateBackendResponseSchema>> {
+  const output = UpdateBackendResponseSchema;
+  const before = await answeredBefore(needs.db, context, output);
+  if (before) return withHealth(needs.db, before);
+  const row = await findBackend(needs.db, request.id);
+  requireVersion(row, request.ifMatch);
+  const name = request.name === undefined ? row.name : normalizeName(request.name);
+  const parsed = parseConfig(row.type, request.config ?? {}, row.config);
+  const moved = isMoved(row.type, row.config, parsed.config);
+  const next = { id: row.id, type: row.type, config: parsed.config };
+  if (moved) await checkPlace(needs, next);
+  const carries = moved && (await carriesOn(needs, row, parsed));
+  const made = await change(needs, context, output, moved ? next : null, async (trx) => {
+    const now = await lockBackend(trx, row.id);
+    requireVersion(now, request.ifMatch);
+    if (now.version !== row.version) throw unavailable('The backend was changed at the same moment: try again.');
+    if (moved && !carries) await requireNothingHeld(trx, row.id);
+    await writeSecrets(trx, needs.keys(), row.id, parsed.secrets);
+    await applyUpdate(trx, row, { name, parsed, marked: moved ? carries : row.marked });
+    return { backend: await getBackend(trx, row.id) };
+  });
+  needs.backends.doubt(row.id);
+  await needs.backends.check(row.id, 'decides');
+  return withHealth(needs.db, made);
+}
+
+/** Whether a backend that holds something finds it at its new place: that bears its marker. */
+async function carriesOn(needs: ChangeNeeds, row: BackendRow, { config, secrets }: ParsedConfig): Promise<boolean> {
+  const { replicas, uploads } = await query(() => holdingsOf(needs.db, row.id));
+  return replicas + uploads > 0 && needs.backends.isMarkedAt(row, config, secrets);
+}
+
+async function requireNothingHeld(trx: Trx, backendId: string): Promise<void> {
+  const { replicas, uploads } = await holdingsOf(trx, backendId);
+  if (replicas + uploads === 0) return;
+  throw new AppError(
+    'backend_in_use',
+    'The backend holds content, and the new place does not bear its identity marker: move the content there first.',
+    { members: { count: replicas + uploads } },
+  );
+}
+
+async function applyUpdate(
+  trx: Trx,
+  row: BackendRow,
+  { name, parsed, marked }: { name: string; parsed: ParsedConfig; marked: boolean },
+): Promise<void> {
+  const newSecrets = Object.keys(parsed.secrets).length > 0;
+  const config: JsonObject = parsed.config;
+  if (!newSecrets && name === row.name && JSON.stringify(config) === JSON.stringify(row.config)) return;
+  await trx
+    .updateTable('registry.backends')
+    .set({
+      name,
+      config,
+      marked,
+      ...(newSecrets ? { secrets_version: sql`secrets_version + 1` } : {}),
+      version: sql`version + 1`,
+      updated_at: sql`now()`,
+    })
+    .where('id', '=', row.id)
+    .execute();
+  await tellOfChange(trx, row.id);
+}
