@@ -3,39 +3,8 @@ import { Client, expectStatus, uploadIdOf, uploadMetadata } from '@stowage/tests
 import type { Answer, Json } from '@stowage/tests/support/client';
 import { admin, baseUrl } from '@stowage/tests/support/contract';
 import { Description, piecesOf } from '@stowage/tests/support/openapi';
-import { accessOfRoutes, unknownId } from '@stowage/tests/support/routes';
+import { accessOfRoutes, ofTheInterface, unknownId } from '@stowage/tests/support/routes';
 import { uniqueName } from '@stowage/tests/support/system';
-
-/** The routes of the interface that are built so far, as interface.md writes them. */
-const ofTheInterface = [
-  'POST /api/auth/login',
-  'POST /api/auth/logout',
-  'GET /api/auth/me',
-  'GET /api/directories/{directory_id}/children',
-  'POST /api/directories',
-  'POST /api/directories/{directory_id}/rename',
-  'POST /api/directories/{directory_id}/move',
-  'GET /api/files/{file_id}',
-  'GET /api/files/{file_id}/download',
-  'GET /api/files/{file_id}/preview',
-  'GET /api/files/{file_id}/stream',
-  'POST /api/files/{file_id}/rename',
-  'POST /api/files/{file_id}/move',
-  'DELETE /api/files/{file_id}',
-  'POST /api/files/{file_id}/restore',
-  'GET /api/files/recycle-bin',
-  'POST /files',
-  'HEAD /files/{upload_id}',
-  'PATCH /files/{upload_id}',
-  'POST /api/uploads/{upload_id}/finalize',
-  'GET /api/backends',
-  'GET /api/jobs',
-  'GET /api/jobs/{job_id}',
-  'POST /api/jobs/{job_id}/retry',
-  'POST /api/jobs/run-pending',
-  'GET /api/system/health',
-  'GET /api/system/ready',
-];
 
 const anonymous = new Client(baseUrl());
 let description: Description;

@@ -45,6 +45,13 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
 
   'GET /api/backends': 'admin',
   'GET /api/backends/{backend_id}': 'admin',
+  'POST /api/backends': 'admin',
+  'PATCH /api/backends/{backend_id}': 'admin',
+  'POST /api/backends/{backend_id}/check': 'admin',
+  'POST /api/backends/{backend_id}/enable': 'admin',
+  'POST /api/backends/{backend_id}/disable': 'admin',
+  'POST /api/backends/{backend_id}/forget-replicas': 'admin',
+  'DELETE /api/backends/{backend_id}': 'admin',
 
   'GET /api/jobs': 'admin',
   'GET /api/jobs/{job_id}': 'admin',
@@ -62,6 +69,43 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'GET /api/system/mode': 'viewer',
   'PUT /api/system/mode': 'admin',
 };
+
+/** The routes of the interface that are built so far, as interface.md writes them. */
+export const ofTheInterface = [
+  'POST /api/auth/login',
+  'POST /api/auth/logout',
+  'GET /api/auth/me',
+  'GET /api/directories/{directory_id}/children',
+  'POST /api/directories',
+  'POST /api/directories/{directory_id}/rename',
+  'POST /api/directories/{directory_id}/move',
+  'GET /api/files/{file_id}',
+  'GET /api/files/{file_id}/download',
+  'GET /api/files/{file_id}/preview',
+  'GET /api/files/{file_id}/stream',
+  'POST /api/files/{file_id}/rename',
+  'POST /api/files/{file_id}/move',
+  'DELETE /api/files/{file_id}',
+  'POST /api/files/{file_id}/restore',
+  'GET /api/files/recycle-bin',
+  'POST /files',
+  'HEAD /files/{upload_id}',
+  'PATCH /files/{upload_id}',
+  'POST /api/uploads/{upload_id}/finalize',
+  'GET /api/backends',
+  'POST /api/backends',
+  'PATCH /api/backends/{backend_id}',
+  'POST /api/backends/{backend_id}/check',
+  'POST /api/backends/{backend_id}/disable',
+  'POST /api/backends/{backend_id}/enable',
+  'DELETE /api/backends/{backend_id}',
+  'GET /api/jobs',
+  'GET /api/jobs/{job_id}',
+  'POST /api/jobs/{job_id}/retry',
+  'POST /api/jobs/run-pending',
+  'GET /api/system/health',
+  'GET /api/system/ready',
+];
 
 /** An id of the right form that names nothing. */
 export const unknownId = '0193fa2c-7a3e-7cc1-9f0e-0d5f1a2b3c4d';

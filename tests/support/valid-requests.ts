@@ -1,5 +1,6 @@
 import { newId } from '@stowage/common/ids';
 import type pg from 'pg';
+import { makeBackend, newBackend } from './backends.ts';
 import { expectStatus } from './client.ts';
 import type { Answer, Client, Json } from './client.ts';
 import { unknownId } from './routes.ts';
@@ -51,7 +52,13 @@ async function upload({ owner }: Maker): Promise<string> {
 }
 
 async function backend({ admin }: Maker): Promise<string> {
-  return expectStatus(await admin.get('/api/backends'), 200).json['items'][0]['id'];
+  return (await makeBackend(admin))['id'];
+}
+
+async function disabledBackend(maker: Maker): Promise<string> {
+  const id = await backend(maker);
+  expectStatus(await maker.admin.post(`/api/backends/${id}/disable`), 200);
+  return id;
 }
 
 async function failedJob({ database }: Maker): Promise<string> {
@@ -139,6 +146,16 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
 
   'GET /api/backends': plain,
   'GET /api/backends/{backend_id}': about(backend),
+  'POST /api/backends': async ({ admin }) => ({ id: null, body: await newBackend(admin) }),
+  'PATCH /api/backends/{backend_id}': async (maker) => ({
+    id: await backend(maker),
+    body: { name: uniqueName('renamed') },
+  }),
+  'POST /api/backends/{backend_id}/check': about(backend),
+  'POST /api/backends/{backend_id}/enable': about(backend),
+  'POST /api/backends/{backend_id}/disable': about(backend),
+  'POST /api/backends/{backend_id}/forget-replicas': about(disabledBackend, { body: { confirm: true } }),
+  'DELETE /api/backends/{backend_id}': about(disabledBackend),
 
   'GET /api/jobs': plain,
   'GET /api/jobs/{job_id}': about(failedJob),

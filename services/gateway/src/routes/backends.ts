@@ -1,39 +1,47 @@
+import { AppError } from '@stowage/common/errors';
 import type { Backend as BackendMessage } from '@stowage/proto/stowage/backend_registry/v1/backend';
+import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
-import type { Static } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
-import { setEtag } from '../http/conditions.ts';
-import { Closed, Id, Nullable, Page, pageFields, Time } from '../http/schemas.ts';
-import { present, timeOf, timeOrNull } from './nodes.ts';
+import { ifMatchOf, setEtag } from '../http/conditions.ts';
+import { sendNothing } from '../http/no-content.ts';
+import { Closed, Id, Name, NoContent, Page, pageFields } from '../http/schemas.ts';
+import { Backend, BackendDetail, Config, toBackend, toDeletable } from './backends-shapes.ts';
+import { present } from './nodes.ts';
 
 const tags = ['Backends'];
+const Params = Type.Object({ backend_id: Id });
 
-const Backend = Type.Object(
+/** More than all steps of a check may take. */
+const checked = { timeoutMs: 45_000 };
+
+const Forgotten = Type.Object(
   {
-    id: Id,
-    name: Type.String(),
-    type: Type.String({ enum: ['local_directory', 's3', 'webdav'] }),
-    state: Type.String({ enum: ['enabled', 'disabled'] }),
-    is_default: Type.Boolean(),
-    config: Type.Record(Type.String(), Type.Unknown(), { description: 'Public values only.' }),
-    secret_fields: Type.Array(Type.String(), { description: 'Which credentials are set; their values never leave.' }),
-    health: Type.Object({
-      status: Type.String({ enum: ['unknown', 'healthy', 'unhealthy'] }),
-      checked_at: Nullable(Time),
-      latency_ms: Nullable(Type.Number()),
-      detail: Nullable(Type.String()),
-    }),
-    usage: Type.Object({ replicas: Type.Integer(), bytes: Type.Integer() }),
-    version: Type.Integer(),
-    created_at: Time,
-    updated_at: Time,
+    forgotten: Type.Integer(),
+    lost: Type.Integer({ description: 'How many of them were the last good copy.' }),
+    remaining: Type.Integer({ description: 'Ask again while this is above 0.' }),
   },
-  { title: 'Backend' },
+  { title: 'ForgottenReplicas' },
 );
 
-/** Contract §6: where content lies. So far there is the default local backend, to be read. */
+type Backends = AppDependencies['backends'];
+
+/** Contract §6: where content lies, for admins. */
 export function backendRoutes(app: App, { backends }: AppDependencies): void {
+  readRoutes(app, backends);
+  changeRoutes(app, backends);
+  stateRoutes(app, backends);
+  endRoutes(app, backends);
+}
+
+function answer(reply: FastifyReply, backend: BackendMessage | undefined) {
+  const shown = toBackend(present(backend));
+  setEtag(reply, shown.version);
+  return shown;
+}
+
+function readRoutes(app: App, backends: Backends): void {
   app.route({
     method: 'GET',
     url: '/api/backends',
@@ -54,35 +62,161 @@ export function backendRoutes(app: App, { backends }: AppDependencies): void {
     method: 'GET',
     url: '/api/backends/:backend_id',
     config: { access: 'admin', problems: ['not_found'] },
-    schema: { tags, summary: 'Read a backend', params: Type.Object({ backend_id: Id }), response: { 200: Backend } },
+    schema: {
+      tags,
+      summary: 'Read a backend, with what keeps it from being deleted',
+      params: Params,
+      response: { 200: BackendDetail },
+    },
     handler: async (request, reply) => {
-      const { backend } = await backends.getBackend({ id: request.params.backend_id }, contextOf(request));
-      const shown = toBackend(present(backend));
-      setEtag(reply, shown.version);
-      return shown;
+      const { backend, blockers } = await backends.getBackend({ id: request.params.backend_id }, contextOf(request));
+      return { ...answer(reply, backend), deletable: toDeletable(blockers) };
     },
   });
 }
 
-function toBackend(backend: BackendMessage): Static<typeof Backend> {
-  const { health } = backend;
-  return {
-    id: backend.id,
-    name: backend.name,
-    type: backend.type,
-    state: backend.enabled ? 'enabled' : 'disabled',
-    is_default: backend.isDefault,
-    config: backend.config ?? {},
-    secret_fields: backend.secretFields,
-    health: {
-      status: health?.status ?? 'unknown',
-      checked_at: timeOrNull(health?.checkedAt),
-      latency_ms: health?.latencyMs ?? null,
-      detail: health?.detail ?? null,
+function changeRoutes(app: App, backends: Backends): void {
+  app.route({
+    method: 'POST',
+    url: '/api/backends',
+    config: { access: 'admin', idempotent: true, waits: true, problems: ['name_conflict'] },
+    schema: {
+      tags,
+      summary: 'Make a backend and check it once',
+      description: 'A check that fails does not refuse the backend: its result is in `health`.',
+      body: Closed({
+        name: Name,
+        type: Type.Union([Type.Literal('local_directory'), Type.Literal('s3'), Type.Literal('webdav')]),
+        config: Config,
+      }),
+      response: { 201: Backend },
     },
-    usage: { replicas: Number(backend.replicas), bytes: Number(backend.bytes) },
-    version: Number(backend.version),
-    created_at: timeOf(backend.createdAt),
-    updated_at: timeOf(backend.updatedAt),
-  };
+    handler: async (request, reply) => {
+      const { backend } = await backends.createBackend(request.body, contextOf(request), checked);
+      void reply.code(201).header('location', `/api/backends/${present(backend).id}`);
+      return answer(reply, backend);
+    },
+  });
+
+  app.route({
+    method: 'PATCH',
+    url: '/api/backends/:backend_id',
+    config: {
+      access: 'admin',
+      idempotent: true,
+      waits: true,
+      problems: ['not_found', 'name_conflict', 'precondition_failed', 'backend_in_use'],
+    },
+    schema: {
+      tags,
+      summary: 'Change the name or parts of the configuration, and check the backend once',
+      params: Params,
+      body: Closed({ name: Type.Optional(Name), config: Type.Optional(Config) }),
+      response: { 200: Backend },
+    },
+    handler: async (request, reply) => {
+      const { name, config } = request.body;
+      const { backend } = await backends.updateBackend(
+        { id: request.params.backend_id, name, config, ifMatch: ifMatchOf(request) },
+        contextOf(request),
+        checked,
+      );
+      return answer(reply, backend);
+    },
+  });
+}
+
+function stateRoutes(app: App, backends: Backends): void {
+  app.route({
+    method: 'POST',
+    url: '/api/backends/:backend_id/check',
+    config: { access: 'admin', waits: true, problems: ['not_found'] },
+    schema: {
+      tags,
+      summary: 'Probe a backend now: marker, write, read, range, compare, delete',
+      params: Params,
+      body: Closed({}),
+      response: { 200: Backend },
+    },
+    handler: async (request, reply) => {
+      const { backend } = await backends.checkBackend({ id: request.params.backend_id }, contextOf(request), checked);
+      return answer(reply, backend);
+    },
+  });
+
+  for (const [action, enabled, summary] of [
+    ['enable', true, 'Let new content go to a backend, and check it once'],
+    ['disable', false, 'Let no new content go to a backend; what it holds stays readable'],
+  ] as const) {
+    app.route({
+      method: 'POST',
+      url: `/api/backends/:backend_id/${action}`,
+      config: { access: 'admin', idempotent: true, waits: true, problems: ['not_found', 'precondition_failed'] },
+      schema: { tags, summary, params: Params, body: Closed({}), response: { 200: Backend } },
+      handler: async (request, reply) => {
+        const { backend } = await backends.setBackendEnabled(
+          { id: request.params.backend_id, enabled, ifMatch: ifMatchOf(request) },
+          contextOf(request),
+          checked,
+        );
+        return answer(reply, backend);
+      },
+    });
+  }
+}
+
+function endRoutes(app: App, backends: Backends): void {
+  app.route({
+    method: 'DELETE',
+    url: '/api/backends/:backend_id',
+    config: {
+      access: 'admin',
+      idempotent: true,
+      problems: ['not_found', 'precondition_failed', 'backend_delete_refused'],
+    },
+    schema: {
+      tags,
+      summary: 'Delete a backend that is disabled, empty, named by no policy and not the default one',
+      description: '409 `backend_delete_refused` tells all that keeps it, in `blockers`.',
+      params: Params,
+      response: { 204: NoContent },
+    },
+    handler: async (request, reply) => {
+      await backends.deleteBackend({ id: request.params.backend_id, ifMatch: ifMatchOf(request) }, contextOf(request));
+      return sendNothing(reply);
+    },
+  });
+
+  app.route({
+    method: 'POST',
+    url: '/api/backends/:backend_id/forget-replicas',
+    config: {
+      access: 'admin',
+      waits: true,
+      problems: ['not_found', 'state_conflict', 'confirmation_required'],
+    },
+    schema: {
+      tags,
+      summary: 'Forget what a disabled backend held that is lost for good',
+      description:
+        '409 `state_conflict` with `last_copies` while it holds the last good copy of anything, unless `accept_loss` is true.',
+      params: Params,
+      body: Closed({
+        confirm: Type.Optional(Type.Boolean()),
+        accept_loss: Type.Optional(Type.Boolean({ default: false })),
+      }),
+      response: { 200: Forgotten },
+    },
+    handler: async (request) => {
+      const { confirm = false, accept_loss: acceptLoss = false } = request.body;
+      const { backend_id: id } = request.params;
+      if (!confirm) throw new AppError('confirmation_required', 'Send "confirm": true to forget the replicas.');
+      const { forgotten, lost, remaining } = await backends.forgetReplicas(
+        { id, acceptLoss },
+        contextOf(request),
+        checked,
+      );
+      return { forgotten: Number(forgotten), lost: Number(lost), remaining: Number(remaining) };
+    },
+  });
 }
