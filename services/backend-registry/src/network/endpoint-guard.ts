@@ -146,7 +146,8 @@ function embeddedIpv4(address: string): string | null {
   const zeros = (from: number, to: number): boolean => words.slice(from, to).every((word) => word === 0);
   if (a === 0x2002) return dotted(b, c);
   if (a === 0x64 && b === 0xff9b && zeros(2, 6)) return dotted(high, low);
-  if (zeros(0, 5) && (words[5] === 0xffff || words[5] === 0)) return dotted(high, low);
+  // Of the compatible form only what is no IPv6 address of its own, such as ::1.
+  if (zeros(0, 5) && (words[5] === 0xffff || (words[5] === 0 && high !== 0))) return dotted(high, low);
   return null;
 }
 

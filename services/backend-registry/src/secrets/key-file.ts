@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { link, mkdir, open, readFile, unlink } from 'node:fs/promises';
 import path from 'node:path';
 import { StartupError } from '@stowage/common/runtime/run-process';
+import { hasCode, syncDirectory } from '../stores/local-files.ts';
 import { keyBytes, parseSecretKey } from './key-ring.ts';
 import type { SecretKey } from './key-ring.ts';
 
@@ -19,7 +20,7 @@ export async function readKeyFile(dataDir: string): Promise<SecretKey | null> {
   try {
     text = await readFile(file, 'utf8');
   } catch (error) {
-    if (error instanceof Object && 'code' in error && error.code === 'ENOENT') return null;
+    if (hasCode(error, 'ENOENT')) return null;
     throw new StartupError(`The key file ${file} can't be read: bring it back, or set STOWAGE_SECRET_KEYS.`, {
       cause: error,
     });
@@ -51,12 +52,11 @@ export async function makeKeyFile(dataDir: string): Promise<SecretKey> {
     // Unlike a rename, a link never replaces.
     await link(temporary, file);
   } catch (error) {
-    if (!(error instanceof Object && 'code' in error && error.code === 'EEXIST')) throw error;
+    if (!hasCode(error, 'EEXIST')) throw error;
   } finally {
     await unlink(temporary);
   }
-  const directory = await open(dataDir);
-  await directory.sync().finally(() => directory.close());
+  await syncDirectory(dataDir);
   const made = await readKeyFile(dataDir);
   if (made === null) throw new StartupError(`The key file ${file} went away while it was made.`);
   return made;

@@ -79,20 +79,19 @@ export function isDenied(error: unknown): boolean {
   return causesOf(error).some((cause) => cause instanceof EndpointDenied);
 }
 
-function causesOf(error: unknown): unknown[] {
-  const causes: unknown[] = [];
-  for (let cause = error; cause !== undefined && cause !== null && causes.length < 8;) {
+function causesOf(error: unknown): object[] {
+  const causes: object[] = [];
+  for (let cause = error; typeof cause === 'object' && cause !== null && causes.length < 8;) {
     causes.push(cause);
-    cause = cause instanceof Object && 'cause' in cause ? cause.cause : null;
+    cause = 'cause' in cause ? cause.cause : null;
   }
   return causes;
 }
 
 /** The HTTP status in an error of the libraries that the stores use, or 0. */
-function statusOf(error: unknown): number {
-  if (!(error instanceof Object)) return 0;
-  if ('$metadata' in error && error.$metadata instanceof Object && 'httpStatusCode' in error.$metadata) {
-    return Number(error.$metadata.httpStatusCode);
+function statusOf(error: object): number {
+  if ('$metadata' in error && typeof error.$metadata === 'object' && error.$metadata !== null) {
+    return 'httpStatusCode' in error.$metadata ? Number(error.$metadata.httpStatusCode) : 0;
   }
   return 'status' in error ? Number(error.status) : 'statusCode' in error ? Number(error.statusCode) : 0;
 }
