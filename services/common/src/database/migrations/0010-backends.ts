@@ -77,6 +77,15 @@ async function countReplicas(db: Kysely<unknown>): Promise<void> {
   await sql`
     create trigger replicas_deleted after delete on catalog.replicas referencing old table as changed
     for each statement execute function catalog.count_replicas()`.execute(db);
+  await sql`
+    create function catalog.count_no_replicas() returns trigger language plpgsql as ${sql.lit(`
+      begin
+        delete from catalog.replica_counts;
+        return null;
+      end`)}`.execute(db);
+  await sql`
+    create trigger replicas_truncated after truncate on catalog.replicas
+    for each statement execute function catalog.count_no_replicas()`.execute(db);
   await sql`grant select, insert, update, delete on catalog.replica_counts to stowage_catalog`.execute(db);
 }
 

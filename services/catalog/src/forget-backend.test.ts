@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { newId } from '@stowage/common/ids';
+import { backendId, startTestCatalog } from './test-catalog.ts';
+import type { TestCatalog } from './test-catalog.ts';
+
+const otherId = '01900000-0000-7000-8000-00000000000c';
+let catalog: TestCatalog;
+
+beforeAll(async () => {
+  catalog = await startTestCatalog();
+  await catalog.admin.query(
+    "insert into registry.backends (id, name, type, config) values ($1, 'other', 'local_directory', '{}')",
+    [otherId],
+  );
+});
+afterAll(() => catalog.close());
+beforeEach(() => catalog.reset());
+
+/** Blobs with a replica on each of the backends, in the state that is named. */
+async function blobs(count: number, states: Record<string, string>, deleteAfter: string | null = null): Promise<void> {
+  await catalog.admin.query(
+    `with made as (
+      insert into catalog.blobs (id, size, sha256, chunk_crc32c, delete_after)
+      select gen_random_uuid(), n, sha256(n::text::bytea), '', $3::timestamptz from generate_series(1, $1) n returning id
+    ) insert into catalog.replicas (blob_id, backend_id, key, state)
+      select id, backend.key::uuid, 'key', backend.value from made, jsonb_each_text($2) backend`,
+    [count, states, deleteAfter],
+  );
+}
+
+async function countedAndTrue(): Promise<{ counted: unknown[]; real: unknown[] }> {
+  const counted = await catalog.admin.query('select * from catalog.backend_usage order by backend_id');
+  const real = await catalog.admin.query(`
+    select backend_id, count(*) as replicas, sum(b.size)::bigint as bytes
+    from catalog.replicas r join catalog.blobs b on b.id = r.blob_id group by backend_id order by backend_id`);
+  return { counted: counted.rows, real: real.rows };
+}
+
+function forget(acceptLoss = false, first = true) {
+  return catalog.content.forgetBackendReplicas({ backendId, acceptLoss, first }, catalog.context());
+}
+
+describe('the kept counts', () => {
+  test('are the true ones after commits, removals, roll-backs and many writers at once', async () => {
+    await Promise.all(Array.from({ length: 12 }, (_, n) => catalog.file(`file ${n}`)));
+    await Promise.all(Array.from({ length: 4 }, () => blobs(50, { [backendId]: 'available', [otherId]: 'available' })));
+    await Promise.all(
+      [backendId, otherId].map((id) =>
+        catalog.admin.query(
+          `delete from catalog.replicas where backend_id = $1 and blob_id in (select id from catalog.blobs where size % 3 = 0)`,
+          [id],
+        ),
+      ),
+    );
+    await expect(blobs(5, { [newId()]: 'available' })).rejects.toThrow(/foreign key/);
+    const { counted, real } = await countedAndTrue();
+    expect(counted).toEqual(real);
+    expect(counted).toHaveLength(2);
+    const { usage } = await catalog.content.getBackendUsage({}, catalog.context());
+    expect(usage.map((entry) => [entry.backendId, String(entry.replicas), String(entry.bytes)])).toEqual(
+      counted.map((row) => Object.values(row ?? {})),
+    );
+  });
+});
+
+describe('forgetting the replicas of a backend', () => {
+  test('is refused while one of them is the last good copy, and forgets none', async () => {
+    await blobs(10, { [backendId]: 'available', [otherId]: 'available' });
+    await blobs(3, { [backendId]: 'available' });
+    await blobs(2, { [backendId]: 'unverified', [otherId]: 'corrupt' });
+    await expect(forget()).rejects.toMatchObject({ code: 'state_conflict', members: { last_copies: 5 } });
+    expect((await countedAndTrue()).real).toMatchObject([{ replicas: '15' }, { replicas: '12' }]);
+  });
+
+  test('forgets those that others have, that are not good, and that nobody wants', async () => {
+    await blobs(10, { [backendId]: 'available', [otherId]: 'available' });
+    await blobs(3, { [backendId]: 'corrupt' });
+    await blobs(2, { [backendId]: 'removing' }, '2020-01-01');
+    expect(await forget()).toMatchObject({ forgotten: 15n, lost: 0n, more: false });
+    const { counted, real } = await countedAndTrue();
+    expect(counted).toEqual(real);
+    expect(real).toMatchObject([{ backend_id: otherId, replicas: '10' }]);
+    const { rows } = await catalog.admin.query('select from catalog.blobs where delete_after is not null');
+    expect(rows).toHaveLength(0);
+  });
+
+  test('goes page by page, and tells what was lost', async () => {
+    await blobs(2_500, { [backendId]: 'available' });
+    const pages = [await forget(true), await forget(true, false), await forget(true, false)];
+    expect(pages.map(({ forgotten, lost, more }) => [forgotten, lost, more])).toEqual([
+      [2_000n, 2_000n, true],
+      [500n, 500n, false],
+      [0n, 0n, false],
+    ]);
+    expect((await countedAndTrue()).counted).toEqual([]);
+  });
+});
