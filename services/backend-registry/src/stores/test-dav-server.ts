@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { WebdavConfig } from './webdav.ts';
+import type { WebdavConfig } from './webdav-store.ts';
 
 /** Answers a request in a way of its own; false: answer it as it should be. */
 export type Misbehaviour = (request: IncomingMessage, response: ServerResponse) => boolean;

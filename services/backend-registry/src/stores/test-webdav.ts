@@ -2,17 +2,9 @@ import http from 'node:http';
 import https from 'node:https';
 import { text } from 'node:stream/consumers';
 import { newId } from '@stowage/common/ids';
+import type { WebdavServer } from '@stowage/tests/support/real-servers';
 import { markerName } from './identity-marker.ts';
-import type { WebdavConfig } from './webdav.ts';
-
-export type GivenServer = Omit<WebdavConfig, 'rootPath'>;
-
-/** The real server that the environment names; null when it names none. */
-export function givenServer(environment: NodeJS.ProcessEnv): GivenServer | null {
-  const { STOWAGE_TEST_WEBDAV_URL: url, STOWAGE_TEST_WEBDAV_USER, STOWAGE_TEST_WEBDAV_PASSWORD } = environment;
-  if (!url) return null;
-  return { url, username: STOWAGE_TEST_WEBDAV_USER ?? '', password: STOWAGE_TEST_WEBDAV_PASSWORD ?? '' };
-}
+import type { WebdavConfig } from './webdav-store.ts';
 
 /** Agents of a test's own. */
 export function testAgents(): { http: http.Agent; https: https.Agent } {
@@ -28,9 +20,9 @@ export class RawFolder {
   }
 
   /** A new folder of a new name, two levels deep. */
-  static async make(server: GivenServer): Promise<RawFolder> {
+  static async make({ url, user, password }: WebdavServer): Promise<RawFolder> {
     const [top, root] = ['stowage-tests', `test ${newId()}`];
-    const folder = new RawFolder({ ...server, rootPath: `/${top}/${root}` });
+    const folder = new RawFolder({ url, username: user, password, rootPath: `/${top}/${root}` });
     for (const path of [`/${top}/`, `/${top}/${root}/`]) await folder.#ask('MKCOL', path);
     return folder;
   }

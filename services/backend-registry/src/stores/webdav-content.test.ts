@@ -7,9 +7,10 @@ import { seededContent } from './test-content.ts';
 import { DavServer } from './test-dav-server.ts';
 import { never, readAll, refuses } from './test-store.ts';
 import { testAgents } from './test-webdav.ts';
-import { WebdavStore } from './webdav.ts';
+import { usualWebdavLimits } from './webdav-limits.ts';
+import { WebdavStore } from './webdav-store.ts';
 
-const limits = { answerMs: 150, settleMs: 150, idleMs: 150, cleanUpMs: 150 };
+const limits = { ...usualWebdavLimits, callMs: 150, completeMs: 150, idleMs: 150, cleanUpMs: 150 };
 const mebibyte = 1024 * 1024;
 const content = seededContent(3 * mebibyte, 1);
 const whole = content.slice(0, content.size);
@@ -22,7 +23,7 @@ describe('content that comes from a WebDAV server', () => {
 
   beforeEach(async () => {
     server = await DavServer.start();
-    store = WebdavStore.open(server.config, testAgents(), limits);
+    store = await WebdavStore.open(server.config, testAgents(), limits);
     server.things.set('/dav/root', null);
     await store.prepare();
   });
@@ -175,7 +176,7 @@ describe('content that comes from a WebDAV server', () => {
         })(),
         { objectMode: false },
       );
-    const patient = WebdavStore.open(server.config, testAgents());
+    const patient = await WebdavStore.open(server.config, testAgents());
     await patient.write(key, many, counted(many.body()), never);
     expect(received).toBe(size);
     expect(most).toBeLessThan(24 * mebibyte);

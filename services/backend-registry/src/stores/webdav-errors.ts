@@ -1,12 +1,15 @@
 import { AppError, unavailable } from '@stowage/common/errors';
+import { refusal } from './store-refusal.ts';
 
 /** What an answer with this status means to whoever asked; `call` is for the log. Never holds what the server said. */
 export function statusError(status: number, call: string): AppError {
-  const cause = new Error(`${call} was answered with ${status}`);
+  const fact = `WebDAV: ${call} was answered with ${status}`;
   if (status === 507 || status === 413) {
-    return new AppError('insufficient_storage', 'The WebDAV server has no room for this content.', { cause });
+    const full = 'The backend is full, or takes no content of this size.';
+    return new AppError('insufficient_storage', full, { cause: new Error(fact) });
   }
-  return unavailable(sentenceFor(status), cause);
+  const refused = refusalOf(status);
+  return refused === null ? unavailable(troubleOf(status), new Error(fact)) : refusal(refused, fact);
 }
 
 /** An error of the connection. Its own cause is left out: it may quote what was sent or received. */
@@ -26,14 +29,18 @@ export function abortError(signal: AbortSignal): AppError {
   return reason instanceof AppError ? reason : unavailable('The request was cancelled.');
 }
 
-function sentenceFor(status: number): string {
-  if (status === 401) return 'The WebDAV server refuses the user name or the password of this backend.';
-  if (status === 403) return 'The WebDAV server does not permit this: check what its user may do in root_path.';
-  if (status === 423) return 'The WebDAV server says that this is locked by another client.';
-  if (status >= 300 && status < 400) {
-    return 'The WebDAV server redirects, which is never followed: set url to where it leads.';
-  }
-  return `The WebDAV server can not do this just now (it answered ${status}).`;
+/** What an admin has to mend; null for what may mend itself. */
+function refusalOf(status: number): string | null {
+  if (status === 401) return 'The server refuses the user name or the password of this backend.';
+  if (status === 403)
+    return 'The server does not permit this to the user of this backend: check its rights in root_path.';
+  if (status >= 300 && status < 400) return 'The server redirects, which is never followed: set url to where it leads.';
+  return null;
+}
+
+function troubleOf(status: number): string {
+  if (status === 423) return 'This is locked on the backend by another client.';
+  return 'The backend can not be used just now.';
 }
 
 function plainCause(error: unknown): Error {

@@ -9,9 +9,18 @@ import { DavServer } from './test-dav-server.ts';
 import type { Misbehaviour } from './test-dav-server.ts';
 import { never, readAll, refuses } from './test-store.ts';
 import { testAgents } from './test-webdav.ts';
-import { WebdavStore } from './webdav.ts';
+import { usualWebdavLimits } from './webdav-limits.ts';
+import { WebdavStore } from './webdav-store.ts';
 
-const limits = { connectMs: 500, answerMs: 150, settleMs: 150, idleMs: 150, listMs: 500, cleanUpMs: 150 };
+const limits = {
+  ...usualWebdavLimits,
+  connectMs: 500,
+  callMs: 150,
+  completeMs: 150,
+  idleMs: 150,
+  listMs: 500,
+  cleanUpMs: 150,
+};
 const content = seededContent(100_000, 1);
 const big = seededContent(16 * 1024 * 1024, 2);
 const key = blobKey(newId());
@@ -41,12 +50,12 @@ describe('a hostile WebDAV server', () => {
 
   beforeEach(async () => {
     server = await DavServer.start();
-    store = WebdavStore.open(server.config, testAgents(), limits);
+    store = await WebdavStore.open(server.config, testAgents(), limits);
     server.things.set('/dav/root', null);
     await store.prepare();
     await writeContent(store, there, content);
     // One that remembers nothing.
-    store = WebdavStore.open(server.config, testAgents(), limits);
+    store = await WebdavStore.open(server.config, testAgents(), limits);
   });
 
   afterEach(() => server.stop());
@@ -235,8 +244,8 @@ describe('a hostile WebDAV server', () => {
       ['PUT', (signal) => store.write(key, big, big.body(), signal)],
       ['MOVE', (signal) => store.write(key, content, content.body(), signal)],
     ];
-    const patient = { ...limits, answerMs: 60_000, settleMs: 60_000, idleMs: 60_000 };
-    store = WebdavStore.open(server.config, testAgents(), patient);
+    const patient = { ...limits, callMs: 60_000, completeMs: 60_000, idleMs: 60_000 };
+    store = await WebdavStore.open(server.config, testAgents(), patient);
     for (const [method, run] of waits) {
       const asked = Promise.withResolvers<IncomingMessage>();
       misbehave(method, (request) => asked.resolve(request));

@@ -2,16 +2,12 @@ import http from 'node:http';
 import https from 'node:https';
 import { setTimeout } from 'node:timers/promises';
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
+import type { StoreAgents } from './s3-config.ts';
 import { abortError, oddAnswer, statusError } from './webdav-errors.ts';
 import { Exchange } from './webdav-exchange.ts';
 import type { WebdavLimits } from './webdav-limits.ts';
 
-/** Made elsewhere: they refuse denied addresses. */
-export interface StoreAgents {
-  http: http.Agent;
-  https: https.Agent;
-}
-
+/** For Basic authentication. */
 export interface Credentials {
   username: string;
   password: string;
@@ -25,8 +21,8 @@ export interface Call {
   headers?: OutgoingHttpHeaders;
   body?: string;
   signal?: AbortSignal;
-  /** To the head of the answer; the limit answerMs when left out. */
-  answerMs?: number;
+  /** To the head of the answer; callMs when left out. */
+  callMs?: number;
 }
 
 const maxHeaderBytes = 16 * 1024;
@@ -56,9 +52,9 @@ export class WebdavHttp {
     const exchange = this.open(call);
     try {
       exchange.request.end(call.body);
-      exchange.within(call.answerMs ?? this.limits.answerMs);
+      exchange.within(call.callMs ?? this.limits.callMs);
       const response = await exchange.answer;
-      exchange.within(this.limits.answerMs);
+      exchange.within(this.limits.callMs);
       return await read(response, exchange);
     } finally {
       exchange.release();

@@ -9,9 +9,10 @@ import { testAgents } from './test-webdav.ts';
 import { MultistatusParser } from './webdav-multistatus.ts';
 import type { DavEntry } from './webdav-multistatus.ts';
 import { temporaryName } from './webdav-temporaries.ts';
-import { WebdavStore } from './webdav.ts';
+import { usualWebdavLimits } from './webdav-limits.ts';
+import { WebdavStore } from './webdav-store.ts';
 
-const limits = { answerMs: 1_000, idleMs: 1_000, listMs: 2_000, listBytes: 4 * 1024 * 1024 };
+const limits = { ...usualWebdavLimits, callMs: 1_000, idleMs: 1_000, listMs: 2_000, listBytes: 4 * 1024 * 1024 };
 const one = { length: 1 };
 
 describe('what a WebDAV server says of its folders', () => {
@@ -21,7 +22,7 @@ describe('what a WebDAV server says of its folders', () => {
 
   beforeEach(async () => {
     [server, other] = [await DavServer.start(), await DavServer.start()];
-    store = WebdavStore.open(server.config, testAgents(), limits);
+    store = await WebdavStore.open(server.config, testAgents(), limits);
     server.things.set('/dav/root', null);
     await store.prepare();
     server.things.set('/dav/root/blobs/aa', null);
@@ -178,7 +179,7 @@ describe('what a WebDAV server says of its folders', () => {
   });
 
   test('a trickle without an end is left too', async () => {
-    const quick = WebdavStore.open(server.config, testAgents(), { ...limits, answerMs: 200, listMs: 200 });
+    const quick = await WebdavStore.open(server.config, testAgents(), { ...limits, callMs: 200, listMs: 200 });
     server.misbehaviour = (request, response) => {
       response.writeHead(207).write('<?xml version="1.0"?><D:multistatus xmlns:D="DAV:">');
       const timer = setInterval(() => response.write(' '), 20);
@@ -191,7 +192,7 @@ describe('what a WebDAV server says of its folders', () => {
 
   test('a folder of 100,000 blobs is told page by page, and asked for a few times', async () => {
     const ids = Array.from({ length: 100_000 }, () => idIn('aa'));
-    const patient = WebdavStore.open(server.config, testAgents());
+    const patient = await WebdavStore.open(server.config, testAgents());
     answer('blobs/aa', multistatus(folderAa, ...ids.map((id) => entryIn(id))));
     const seen: ListedBlob[] = [];
     let cursor: string | null = null;

@@ -32,7 +32,7 @@ export class Put {
     try {
       exchange.within(http.limits.idleMs, 'The content did not flow to the WebDAV server for too long.');
       await this.#pour(exchange);
-      exchange.within(http.limits.settleMs);
+      exchange.within(http.limits.completeMs);
       exchange.request.end();
       const status = statusOf(await exchange.answer);
       if (![200, 201, 204].includes(status)) throw statusError(status, 'PUT');

@@ -18,7 +18,7 @@ export async function readRange(
   const exchange = http.open(call);
   try {
     exchange.request.end();
-    exchange.within(http.limits.answerMs);
+    exchange.within(http.limits.callMs);
     const response = await exchange.answer;
     const skip = checkedSkip(call, response, range);
     exchange.rest();

@@ -95,13 +95,13 @@ export class WebdavTemporaries {
   /** The status of the move. */
   async #move(from: string, to: string, overwrite: 'T' | 'F', signal: AbortSignal): Promise<number> {
     const headers = { destination: this.#paths.address(to), overwrite };
-    const { settleMs } = this.#http.limits;
-    return this.#http.statusOfChange({ method: 'MOVE', path: from, headers, signal, answerMs: settleMs });
+    const { completeMs } = this.#http.limits;
+    return this.#http.statusOfChange({ method: 'MOVE', path: from, headers, signal, callMs: completeMs });
   }
 
   /** As best it can: what stays is swept later. */
   async #remove(path: string): Promise<void> {
     const { cleanUpMs } = this.#http.limits;
-    await this.#http.statusOfChange({ method: 'DELETE', path, answerMs: cleanUpMs }).catch(() => undefined);
+    await this.#http.statusOfChange({ method: 'DELETE', path, callMs: cleanUpMs }).catch(() => undefined);
   }
 }

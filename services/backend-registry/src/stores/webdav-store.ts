@@ -2,10 +2,11 @@ import { Readable } from 'node:stream';
 import { AppError } from '@stowage/common/errors';
 import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from './blob-store.ts';
 import { parseBlobKey } from './keys.ts';
+import type { StoreAgents } from './s3-config.ts';
 import { WebdavFolders } from './webdav-folders.ts';
 import { WebdavHttp, expectStatus } from './webdav-http.ts';
-import type { Call, StoreAgents } from './webdav-http.ts';
-import { defaultLimits } from './webdav-limits.ts';
+import type { Call } from './webdav-http.ts';
+import { usualWebdavLimits } from './webdav-limits.ts';
 import type { WebdavLimits } from './webdav-limits.ts';
 import { WebdavListing } from './webdav-listing.ts';
 import { WebdavMarker } from './webdav-marker.ts';
@@ -47,8 +48,12 @@ export class WebdavStore implements BlobStore {
   }
 
   /** The store at root_path of the server. Throws `validation_failed` for a config that names no place; asks nothing yet. */
-  static open(config: WebdavConfig, agents: StoreAgents, limits: Partial<WebdavLimits> = {}): WebdavStore {
-    return new WebdavStore(config, agents, { ...defaultLimits, ...limits });
+  static async open(
+    config: WebdavConfig,
+    agents: StoreAgents,
+    limits: WebdavLimits = usualWebdavLimits,
+  ): Promise<WebdavStore> {
+    return new WebdavStore(config, agents, limits);
   }
 
   async identity(): Promise<string | null> {
@@ -56,12 +61,14 @@ export class WebdavStore implements BlobStore {
   }
 
   async prepare(): Promise<void> {
+    this.#folders.forget();
     await this.#temporaries.prepare();
     await this.#folders.ensure(this.#paths.folder(blobsFolder));
   }
 
   /** As promised by BlobStore; makes root_path where it is missing, which nothing else does. */
   async claim(backendId: string): Promise<void> {
+    this.#folders.forget();
     for (const level of this.#paths.rootLevels()) await this.#folders.ensure(level);
     await this.#marker.claim(backendId);
   }

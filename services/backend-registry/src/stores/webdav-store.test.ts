@@ -1,30 +1,27 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { newId } from '@stowage/common/ids';
+import { describeWith, webdavServer } from '@stowage/tests/support/real-servers';
+import type { WebdavServer } from '@stowage/tests/support/real-servers';
 import { blobStoreSuite } from './blob-store-suite.ts';
 import type { BlobStoreUnderTest } from './blob-store-suite.ts';
 import { blobKey } from './keys.ts';
+import { isRefusal } from './store-refusal.ts';
 import { digestOfBlob, seededContent, writeContent } from './test-content.ts';
 import { brokenBody, never, readAll, refuses } from './test-store.ts';
-import { RawFolder, givenServer, testAgents } from './test-webdav.ts';
-import type { GivenServer } from './test-webdav.ts';
+import { RawFolder, testAgents } from './test-webdav.ts';
 import { temporaryName } from './webdav-temporaries.ts';
-import { WebdavStore } from './webdav.ts';
+import { WebdavStore } from './webdav-store.ts';
 
-const server = givenServer(process.env);
 const agents = testAgents();
 
-if (server) {
-  blobStoreSuite('a WebDAV server', () => openUnderTest(server));
-  describe('a WebDAV server', () => describeServer(server));
-} else {
-  describe('a WebDAV server', () => {
-    test.skip('keeps what a blob store promises: STOWAGE_TEST_WEBDAV_URL names none', () => undefined);
-  });
-}
+describeWith('WebDAV', webdavServer(), (server) => {
+  blobStoreSuite('a WebDAV store', () => openUnderTest(server));
+  describe('a WebDAV store', () => describeStore(server));
+});
 
-async function openUnderTest(given: GivenServer): Promise<BlobStoreUnderTest> {
+async function openUnderTest(given: WebdavServer): Promise<BlobStoreUnderTest> {
   const folder = await RawFolder.make(given);
-  const store = WebdavStore.open(folder.config, agents);
+  const store = await WebdavStore.open(folder.config, agents);
   await store.prepare();
   return {
     store,
@@ -36,7 +33,7 @@ async function openUnderTest(given: GivenServer): Promise<BlobStoreUnderTest> {
   };
 }
 
-function describeServer(given: GivenServer): void {
+function describeStore(given: WebdavServer): void {
   const backendId = newId();
   const content = seededContent(5 * 1024 * 1024 + 1, 1);
   let folder: RawFolder;
@@ -47,8 +44,8 @@ function describeServer(given: GivenServer): void {
     folder = await RawFolder.make(given);
     await folder.remove();
     // Apart as two processes are: they share neither agents nor what they remember.
-    stores = [WebdavStore.open(folder.config, testAgents()), WebdavStore.open(folder.config, testAgents())];
-    store = WebdavStore.open(folder.config, testAgents());
+    stores = [await WebdavStore.open(folder.config, testAgents()), await WebdavStore.open(folder.config, testAgents())];
+    store = await WebdavStore.open(folder.config, testAgents());
   });
 
   afterEach(() => folder.remove());
@@ -73,6 +70,8 @@ function describeServer(given: GivenServer): void {
     await folder.remove();
     expect(await store.identity()).toBeNull();
     expect(await store.stat(key)).toBeNull();
+    await refuses(writeContent(store, key, content), 'unavailable');
+    await refuses(writeContent(store, key, content), 'unavailable');
     await refuses(store.list(null, 1), 'unavailable');
     await refuses(store.sweep(new Date()), 'unavailable');
     expect(await folder.files()).toEqual({});
@@ -109,9 +108,10 @@ function describeServer(given: GivenServer): void {
   });
 
   test('wrong credentials are told as such', async () => {
-    const wrong = WebdavStore.open({ ...folder.config, password: 'not-the-password' }, testAgents());
-    const { detail } = await refuses(wrong.identity(), 'unavailable');
-    expect(detail).toContain('password');
+    const wrong = await WebdavStore.open({ ...folder.config, password: 'not-the-password' }, testAgents());
+    const error = await refuses(wrong.identity(), 'unavailable');
+    expect(error.detail).toContain('password');
+    expect(isRefusal(error)).toBe(true);
     await refuses(wrong.claim(backendId), 'unavailable');
   });
 }
