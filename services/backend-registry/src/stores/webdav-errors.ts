@@ -12,15 +12,18 @@ export function statusError(status: number, call: string): AppError {
   return refused === null ? unavailable(troubleOf(status), new Error(fact)) : refusal(refused, fact);
 }
 
+/** The same for all that keeps a connection from standing: what it is would tell of the network behind. */
+export const unreachable = 'The backend can not be reached, or broke the connection off.';
+
 /** An error of the connection. Its own cause is left out: it may quote what was sent or received. */
 export function connectionError(error: unknown): AppError {
   if (error instanceof AppError) return error;
-  return unavailable('The WebDAV server can not be reached, or broke the connection off.', plainCause(error));
+  return unavailable(unreachable, plainCause(error));
 }
 
 /** An answer that is not what the protocol demands. `fault` is for the log. */
 export function oddAnswer(fault: string): AppError {
-  return unavailable('The WebDAV server gave an answer that makes no sense.', new Error(fault));
+  return unavailable('The backend gave an answer that makes no sense.', new Error(fault));
 }
 
 /** What an aborted signal says, as an AppError. */

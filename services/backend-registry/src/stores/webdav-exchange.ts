@@ -2,7 +2,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { unavailable } from '@stowage/common/errors';
 import type { AppError } from '@stowage/common/errors';
-import { abortError, connectionError } from './webdav-errors.ts';
+import { abortError, connectionError, unreachable } from './webdav-errors.ts';
 
 /** What is left of an answer that nobody reads is taken in up to here, so that its connection can be used again. */
 const drainBytes = 64 * 1024;
@@ -43,7 +43,7 @@ export class Exchange {
   }
 
   /** The deadline from now on, and what is said when it passes; replaces the one before. */
-  within(milliseconds: number, sentence = 'The WebDAV server did not answer in time.'): void {
+  within(milliseconds: number, sentence = 'The backend did not answer in time.'): void {
     this.rest();
     this.#timer = setTimeout(() => this.fail(unavailable(sentence)), milliseconds);
   }
@@ -101,7 +101,7 @@ export class Exchange {
 
   #watchConnect(socket: Socket, connectMs: number): void {
     if (!socket.connecting) return;
-    const late = (): void => this.fail(unavailable('The WebDAV server can not be reached: it takes no connection.'));
+    const late = (): void => this.fail(unavailable(unreachable, new Error('WebDAV: no connection in time')));
     const timer = setTimeout(late, connectMs);
     socket.once('connect', () => clearTimeout(timer));
     socket.once('close', () => clearTimeout(timer));

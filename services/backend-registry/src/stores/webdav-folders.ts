@@ -36,7 +36,7 @@ export class WebdavFolders {
     const status = await this.#http.status({ method: 'MKCOL', path });
     if (status === 201 || status === 405 || (await this.#isFolder(path))) return;
     if (status === 409 || status === 404) {
-      throw unavailable('The folders of this backend are missing on its WebDAV server.', statusError(status, 'MKCOL'));
+      throw unavailable('The folders of this backend are missing on its server.', statusError(status, 'MKCOL'));
     }
     throw statusError(status, 'MKCOL');
   }

@@ -65,7 +65,7 @@ export class WebdavListing {
       if (folderPattern.test(name) && name >= from && shown(entry).folder) folders.add(name);
     });
     if (there) return [...folders].sort();
-    throw unavailable('The folders of this backend are missing on its WebDAV server.');
+    throw unavailable('The folders of this backend are missing on its server.');
   }
 
   async #blobsIn(folder: string, after: string, wanted: number): Promise<Found[]> {

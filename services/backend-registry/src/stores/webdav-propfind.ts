@@ -44,7 +44,7 @@ export async function lookInto(
   onEntry: (name: string, entry: DavEntry) => void,
 ): Promise<boolean> {
   const late = new AbortController();
-  const tooLate = (): void => late.abort(unavailable('The WebDAV server did not list a folder in time.'));
+  const tooLate = (): void => late.abort(unavailable('The backend did not list a folder in time.'));
   const timer = setTimeout(tooLate, http.limits.listMs);
   const call = propfind(path, '1', late.signal);
   let self: DavEntry | null = null;

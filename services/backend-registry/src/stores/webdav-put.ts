@@ -30,7 +30,7 @@ export class Put {
     const exchange = http.open({ method: 'PUT', path, headers, signal });
     this.#watch(exchange);
     try {
-      exchange.within(http.limits.idleMs, 'The content did not flow to the WebDAV server for too long.');
+      exchange.within(http.limits.idleMs, 'The content did not flow to the backend for too long.');
       await this.#pour(exchange);
       exchange.within(http.limits.completeMs);
       exchange.request.end();
@@ -92,5 +92,5 @@ async function flushed({ request, closed }: Exchange): Promise<void> {
 
 function earlyAnswer(status: number): AppError {
   if (status >= 300) return statusError(status, 'PUT');
-  return unavailable('The WebDAV server answered before it had the whole content.');
+  return unavailable('The backend answered before it had the whole content.');
 }

@@ -88,7 +88,7 @@ class RangeStream extends Readable {
 
   override _read(): void {
     if (this.#left === 0 || !this.#response.isPaused()) return;
-    this.#exchange.within(this.#idleMs, 'The WebDAV server sent nothing of the content for too long.');
+    this.#exchange.within(this.#idleMs, 'The backend was silent for too long.');
     this.#response.resume();
   }
 
@@ -121,7 +121,7 @@ class RangeStream extends Readable {
   };
 
   #onBroken = (error?: unknown): void => {
-    const short = unavailable('The WebDAV server sent less of the content than it promised.');
+    const short = unavailable('The content is shorter than it should be.');
     this.destroy(error === undefined ? this.#exchange.errorOf(short) : this.#exchange.errorOf(error));
   };
 

@@ -42,7 +42,7 @@ export class WebdavTemporaries {
     await this.#withTemporary(async (path) => {
       await put.send(this.#http, path, signal);
       const kept = await look(this.#http, this.#paths, path, signal);
-      if (kept?.size !== put.size) throw unavailable('The WebDAV server did not keep all that was sent to it.');
+      if (kept?.size !== put.size) throw unavailable('The backend did not keep all that was sent to it.');
       const status = await this.#move(path, to, 'T', signal);
       if (status !== 201 && status !== 204) throw statusError(status, 'MOVE');
     });
