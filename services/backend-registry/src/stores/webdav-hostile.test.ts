@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { newId } from '@stowage/common/ids';
@@ -46,16 +45,19 @@ const each = Object.entries(calls).flatMap(([name, { methods, run }]) =>
 
 describe('a hostile WebDAV server', () => {
   let server: DavServer;
+  /** Gives up early. */
   let store: WebdavStore;
+  let patient: WebdavStore;
 
   beforeEach(async () => {
     server = await DavServer.start();
-    store = await WebdavStore.open(server.config, testAgents(), limits);
     server.things.set('/dav/root', null);
-    await store.prepare();
-    await writeContent(store, there, content);
-    // One that remembers nothing.
+    const before = await WebdavStore.open(server.config, testAgents());
+    await before.prepare();
+    await writeContent(before, there, content);
+    // They remember nothing of that.
     store = await WebdavStore.open(server.config, testAgents(), limits);
+    patient = await WebdavStore.open(server.config, testAgents());
   });
 
   afterEach(() => server.stop());
@@ -143,11 +145,11 @@ describe('a hostile WebDAV server', () => {
           request.resume();
           response.writeHead(status).end();
         });
-        await refuses(writeContent(store, blobKey(newId()), content), 'insufficient_storage');
+        await refuses(writeContent(patient, blobKey(newId()), content), 'insufficient_storage');
       }
     }
     misbehave('PUT', (_request, response) => void response.writeHead(507).end());
-    await refuses(writeContent(store, key, big), 'insufficient_storage');
+    await refuses(writeContent(patient, key, big), 'insufficient_storage');
     server.misbehaviour = () => false;
     expectNothingNew();
     expect(server.temporary).toEqual([]);
@@ -161,7 +163,7 @@ describe('a hostile WebDAV server', () => {
 
   test('one that answers before it has the body has not got it', async () => {
     misbehave('PUT', (_request, response) => void response.writeHead(201).end());
-    await refuses(writeContent(store, key, big), 'unavailable');
+    await refuses(writeContent(patient, key, big), 'unavailable');
     expectNothingNew();
   });
 
@@ -173,51 +175,51 @@ describe('a hostile WebDAV server', () => {
           response.writeHead(201).end();
         });
       });
-      await refuses(writeContent(store, key, content), 'unavailable');
+      await refuses(writeContent(patient, key, content), 'unavailable');
       expectNothingNew();
       expect(server.temporary).toEqual([]);
     }
     misbehave('PUT', (request, response) => {
       request.resume().once('end', () => void response.writeHead(201).end());
     });
-    await refuses(writeContent(store, key, content), 'unavailable');
+    await refuses(writeContent(patient, key, content), 'unavailable');
     expectNothingNew();
   });
 
   test('one whose folders went away gets no content before they are claimed again', async () => {
-    await writeContent(store, key, content);
+    await writeContent(patient, key, content);
     const root = '/dav/root';
     for (const path of server.things.keys()) if (path.startsWith(root)) server.things.delete(path);
-    for (let round = 0; round < 3; round += 1) await refuses(writeContent(store, key, content), 'unavailable');
+    for (let round = 0; round < 3; round += 1) await refuses(writeContent(patient, key, content), 'unavailable');
     expect([...server.things.keys()]).toEqual(['/dav']);
-    await store.claim(newId());
-    await store.prepare();
-    await writeContent(store, key, content);
+    await patient.claim(newId());
+    await patient.prepare();
+    await writeContent(patient, key, content);
     expect(server.visible).toEqual([`${root}/${key}`]);
   });
 
   test('a folder of blobs that went away is made again', async () => {
-    await writeContent(store, key, content);
+    await writeContent(patient, key, content);
     const folder = `/dav/root/${key.slice(0, 8)}`;
     for (const path of server.things.keys()) if (path.startsWith(folder)) server.things.delete(path);
-    await refuses(writeContent(store, key, content), 'unavailable');
+    await refuses(writeContent(patient, key, content), 'unavailable');
     expect(server.temporary).toEqual([]);
-    await writeContent(store, key, content);
+    await writeContent(patient, key, content);
     expect(server.visible).toContain(`/dav/root/${key}`);
   });
 
   test('something else in the place of a folder is left alone', async () => {
     server.things.set(`/dav/root/${key.slice(0, 8)}`, Buffer.from('x'));
-    await refuses(writeContent(store, key, content), 'unavailable');
+    await refuses(writeContent(patient, key, content), 'unavailable');
     expect(server.things.get(`/dav/root/${key.slice(0, 8)}`)).toEqual(Buffer.from('x'));
   });
 
   test('a folder in the place of a blob is no blob', async () => {
     server.things.set(`/dav/root/${key.slice(0, 8)}`, null).set(`/dav/root/${key}`, null);
-    expect(await store.stat(key)).toBeNull();
-    await refuses(store.read(key, { start: 0, end: 0 }, never), 'not_found');
-    await refuses(store.read(key, { start: 0, end: 1 }, never), 'unavailable');
-    expect((await store.list(null, 10)).blobs.map((blob) => blob.key)).toEqual([there]);
+    expect(await patient.stat(key)).toBeNull();
+    await refuses(patient.read(key, { start: 0, end: 0 }, never), 'not_found');
+    await refuses(patient.read(key, { start: 0, end: 1 }, never), 'unavailable');
+    expect((await patient.list(null, 10)).blobs.map((blob) => blob.key)).toEqual([there]);
   });
 
   test('nothing goes where a redirect leads', async () => {
@@ -240,12 +242,10 @@ describe('a hostile WebDAV server', () => {
 
   test('what is cancelled gives its connection back, whatever it waits for', async () => {
     const waits: [string, (signal: AbortSignal) => Promise<unknown>][] = [
-      ['GET', (signal) => store.read(there, { start: 0, end: 9 }, signal)],
-      ['PUT', (signal) => store.write(key, big, big.body(), signal)],
-      ['MOVE', (signal) => store.write(key, content, content.body(), signal)],
+      ['GET', (signal) => patient.read(there, { start: 0, end: 9 }, signal)],
+      ['PUT', (signal) => patient.write(key, big, big.body(), signal)],
+      ['MOVE', (signal) => patient.write(key, content, content.body(), signal)],
     ];
-    const patient = { ...limits, callMs: 60_000, completeMs: 60_000, idleMs: 60_000 };
-    store = await WebdavStore.open(server.config, testAgents(), patient);
     for (const [method, run] of waits) {
       const asked = Promise.withResolvers<IncomingMessage>();
       misbehave(method, (request) => asked.resolve(request));
@@ -255,7 +255,7 @@ describe('a hostile WebDAV server', () => {
       cancel.abort();
       await running;
       request.resume();
-      if (!request.socket.destroyed) await once(request.socket, 'close');
+      await closed(request);
       expectNothingNew();
     }
   });
@@ -266,9 +266,12 @@ describe('a hostile WebDAV server', () => {
       response.writeHead(206, { 'content-range': 'bytes 0-99999/100000' }).write('x');
       asked.resolve(request);
     });
-    const stream = await store.read(there, { start: 0, end: 100_000 }, never);
-    const { socket } = await asked.promise;
+    const stream = await patient.read(there, { start: 0, end: 100_000 }, never);
     stream.destroy();
-    if (!socket.destroyed) await once(socket, 'close');
+    await closed(await asked.promise);
   });
 });
+
+async function closed({ socket }: IncomingMessage): Promise<void> {
+  if (!socket.destroyed) await new Promise((resolve) => socket.once('close', resolve));
+}

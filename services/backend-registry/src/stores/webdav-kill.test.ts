@@ -11,7 +11,7 @@ import { usualWebdavLimits } from './webdav-limits.ts';
 import { WebdavStore } from './webdav-store.ts';
 
 const content = seededContent(64 * 1024 * 1024 + 1, 1);
-const quick = { ...usualWebdavLimits, callMs: 500, completeMs: 500, idleMs: 500, cleanUpMs: 500 };
+const quick = { ...usualWebdavLimits, callMs: 1_500, completeMs: 1_500, idleMs: 1_500, cleanUpMs: 500 };
 
 describeWith('WebDAV', webdavServer(), () => {
   let server: OwnServer;
