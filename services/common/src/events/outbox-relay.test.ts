@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { faultsOf, statementsOf } from '@stowage/tests/support/query-plans';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
 import fc from 'fast-check';
@@ -16,7 +17,7 @@ import { createLogger } from '../runtime/logger.ts';
 import type { CloudEvent } from './cloud-event.ts';
 import { OutboxRelay } from './outbox-relay.ts';
 import type { RelayOptions } from './outbox-relay.ts';
-import { readWaiting } from './outbox-reader.ts';
+import { markPublished, readWaiting } from './outbox-reader.ts';
 import { RelayLease } from './relay-lease.ts';
 import { TestBus } from './test-bus.ts';
 
@@ -172,6 +173,25 @@ describe('the relay', () => {
     await until(async () => (await waiting()) === 0);
     expect(bus.kept).toHaveLength(3_000);
     expect(most).toBe(8);
+  });
+});
+
+describe('among 100,000 events', () => {
+  test.each([
+    ['none of which are published', 'null'],
+    ['all of which are published', 'now()'],
+  ])('%s, the relay reads no more than a batch', async (_, published) => {
+    await admin.query(
+      `insert into jobs.outbox (subject, data, published_at) select 's', '{}', ${published} from generate_series(1, 100000)`,
+    );
+    await admin.query('vacuum analyze jobs.outbox');
+    const statements = await statementsOf(async () => {
+      const fence = await new RelayLease(db, 60_000).hold();
+      const events = await readWaiting(db, fence ?? '', 500);
+      await markPublished(db, events.length > 0 ? events.map(({ id }) => id) : [newId()]);
+    });
+    expect(statements).toHaveLength(3);
+    for (const statement of statements) expect(await faultsOf(admin, statement, ['outbox'], 3_000)).toEqual([]);
   });
 });
 
