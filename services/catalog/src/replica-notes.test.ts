@@ -117,7 +117,9 @@ describe('a surplus replica', () => {
     expect(await claim(first, [second, third], 3n * hourMs)).toEqual(no);
     expect(await claim(first, [second], 3n * hourMs)).toEqual(yes);
     expect(await statesNow()).toEqual({ [first]: 'removing', [second]: 'available' });
-    // Asked again it is the same; the other one may not go as well.
+    // Only one at a time removes it, and another goes on once that one must have ended; the other one may not go as well.
+    expect(await claim(first, [second], 3n * hourMs)).toEqual(no);
+    await catalog.admin.query(`update catalog.replicas set removing_since = now() - interval '3 min'`);
     expect(await claim(first, [second], 3n * hourMs)).toEqual(yes);
     expect(await claim(second, [first], 3n * hourMs)).toEqual(no);
     await catalog.content.forgetReplica({ blobId, backendId: first }, at());

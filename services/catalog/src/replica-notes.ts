@@ -11,8 +11,11 @@ interface Accepted {
   accepted: boolean;
 }
 
-/** Longer than any removal of bytes may take: a replica that is kept must not lose them afterwards. */
+/** Longer than any removal of bytes may take: what is kept, or copied anew, must not lose them to an earlier one. */
 const removalMaxMs = 120_000;
+
+/** Of `r`: no removal is under way. */
+const isAtRest = sql`(r.state <> 'removing' or coalesce(r.removing_since <= now() - ${removalMaxMs} * interval '1 ms', true))`;
 
 /**
  * Notes, before the first byte, that a copy is about to be made: whoever removes the blob meanwhile finds it. Refused where
@@ -39,7 +42,8 @@ export async function addReplica(trx: Trx, { blobId, backendId }: AddReplicaRequ
 
 /**
  * Marks a surplus replica `removing`. Refused unless all that stay are good and freshly verified: they are locked
- * while that is looked at, so that of two claims, or of a claim and a bad report, the second sees the first.
+ * while that is looked at, so that of two claims, or of a claim and a bad report, the second sees the first. Refused too
+ * while another removal of it may be under way, so that none reaches the backend after the replica was made anew.
  */
 export async function claimReplicaRemoval(trx: Trx, request: ClaimReplicaRemovalRequest): Promise<Accepted> {
   const { blobId, backendId, verifiedWithinMs } = request;
@@ -50,7 +54,7 @@ export async function claimReplicaRemoval(trx: Trx, request: ClaimReplicaRemoval
     select from catalog.replicas where blob_id = ${blobId} order by backend_id for update`.execute(trx);
   const { rows } = await sql`
     update catalog.replicas r set state = 'removing', removing_since = now()
-    where r.blob_id = ${blobId} and r.backend_id = ${backendId} and ${staying.length}::bigint = (
+    where r.blob_id = ${blobId} and r.backend_id = ${backendId} and ${isAtRest} and ${staying.length}::bigint = (
       select count(*) from catalog.replicas s
       where s.blob_id = r.blob_id and s.backend_id = any(${staying}::uuid[]) and s.state = 'available'
         and s.verified_at >= now() - ${Number(verifiedWithinMs)} * interval '1 ms')
@@ -64,7 +68,7 @@ export async function keepReplica(trx: Trx, { blobId, backendId }: KeepReplicaRe
     update catalog.replicas r set state = 'unverified', removing_since = null
     from catalog.blobs b
     where b.id = ${blobId} and r.blob_id = b.id and r.backend_id = ${backendId} and b.delete_after is null
-      and r.state = 'removing' and coalesce(r.removing_since <= now() - ${removalMaxMs} * interval '1 ms', true)
+      and r.state = 'removing' and ${isAtRest}
     returning r.blob_id`.execute(trx);
   return { accepted: rows.length > 0 };
 }

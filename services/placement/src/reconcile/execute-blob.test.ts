@@ -6,6 +6,7 @@ import { planBlob, wantedBackends } from '../planner/plan-blob.ts';
 import { executeBlob } from './execute-blob.ts';
 import type { BlobOutcome } from './execute-blob.ts';
 import { Crash, limits, SimulatedWorld } from './simulated-world.ts';
+import type { BlobFacts } from './executor.ts';
 import type { Fate, SimulatedBackend, Truth } from './simulated-world.ts';
 
 const runs = 5_000;
@@ -56,14 +57,27 @@ const policy = fc
   .chain((backendIds) => fc.integer({ min: 1, max: backendIds.length }).map((replicas) => ({ backendIds, replicas })));
 const policies = fc.array(policy, { minLength: 1, maxLength: 2 });
 const fates = fc.array(
-  fc.constantFrom<Fate>('fine', 'fine', 'fine', 'fine', 'crash before', 'crash after', 'fails', 'fails after'),
+  fc.constantFrom<Fate>(
+    'fine',
+    'fine',
+    'fine',
+    'fine',
+    'crash before',
+    'crash after',
+    'crash, done late',
+    'fails',
+    'fails after',
+  ),
   { maxLength: 40 },
 );
 
-async function run(simulated: SimulatedWorld): Promise<BlobOutcome | 'crashed'> {
+async function run(simulated: SimulatedWorld, wanted = simulated.policies): Promise<BlobOutcome | 'crashed'> {
   const needs = {
     executor: simulated,
-    view: async () => ({ world: simulated.world(), toPlan: simulated.toPlan.bind(simulated) }),
+    view: async () => ({
+      world: simulated.world(),
+      toPlan: ({ replicas }: BlobFacts) => ({ policies: wanted, replicas }),
+    }),
     signal: new AbortController().signal,
   };
   return executeBlob(needs, simulated.blob()).catch((error: unknown) => {
@@ -76,6 +90,7 @@ async function run(simulated: SimulatedWorld): Promise<BlobOutcome | 'crashed'> 
 async function settle(simulated: SimulatedWorld): Promise<BlobOutcome> {
   for (let count = 0; count < 60; count += 1) {
     const before = simulated.done.length;
+    if (count % 2 === 1) simulated.pass();
     const outcome = await run(simulated);
     if (outcome === 'crashed' || outcome.failures.length > 0) continue;
     if (simulated.done.length === before || outcome.plan.rescue) return outcome;
@@ -92,7 +107,12 @@ describe('whatever the state, the crashes and the failures', () => {
         // The simulated world itself throws where a good copy is lost that rule 1 keeps.
         const simulated = new SimulatedWorld(start.backends, start.policies, start.fates);
         await run(simulated);
-        const world = changed ? simulated.with(changed) : simulated;
+        // What is on its way by the old policies must not harm the new ones.
+        if (changed) {
+          simulated.policies = changed;
+          simulated.judges.push(changed);
+        }
+        const world = simulated;
         const { plan } = await settle(world);
         const known = world.blob().replicas;
         const recorded = new Map(known.map((replica) => [replica.backendId, replica.state]));
@@ -132,6 +152,21 @@ describe('whatever the state, the crashes and the failures', () => {
         const since = simulated.done.slice(before);
         // What can't be read is looked at again each time, in case it came back.
         expect(since.filter((done) => !again.plan.rescue || !done.startsWith('verify'))).toEqual([]);
+      }),
+      { numRuns: runs },
+    );
+  });
+
+  test('several runs at once, by different policies, lose no good copy either', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), scenario, policies, policies, async (scheduler, start, second, third) => {
+        const simulated = new SimulatedWorld(start.backends, start.policies, start.fates);
+        simulated.turn = () => scheduler.schedule(Promise.resolve());
+        simulated.judges = [start.policies, second, third];
+        const all = simulated.judges.map((wanted) => run(simulated, wanted));
+        await scheduler.waitFor(Promise.all(all));
+        simulated.turn = async () => undefined;
+        await settle(simulated);
       }),
       { numRuns: runs },
     );

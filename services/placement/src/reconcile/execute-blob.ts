@@ -72,7 +72,10 @@ class BlobRun {
     if (!step) return null;
     const tries = (this.#tries.get(nameOf(step)) ?? 0) + 1;
     this.#tries.set(nameOf(step), tries);
-    return tries > triesMax ? null : step;
+    if (tries <= triesMax) return step;
+    const detail = 'Something else is at work on this replica: it is left to a later run.';
+    this.#failures.push({ backendId: targetOf(step), code: 'state_conflict', detail });
+    return null;
   }
 
   async attempt(step: Step): Promise<void> {
@@ -157,9 +160,8 @@ class BlobRun {
     const { executor } = this.#needs;
     if (await executor.note(this.#blob, note)) return true;
     const now = await executor.reload(this.#blob.id);
-    // A copy that nobody knows of any more must not stay behind.
-    const unknown = !now?.replicas.some(({ backendId }) => backendId === note.backendId);
-    if (note.kind === 'copied' && unknown) await executor.remove(this.#blob, note.backendId);
+    // Of a blob that is gone no copy may stay behind, and none is made again that this could hit.
+    if (note.kind === 'copied' && now === null) await executor.remove(this.#blob, note.backendId);
     this.#blob = now ?? { ...this.#blob, fileClasses: [], replicas: [] };
     return false;
   }

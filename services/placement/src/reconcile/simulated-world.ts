@@ -11,10 +11,12 @@ export interface SimulatedBackend extends BackendFacts {
   truth: Truth;
   /** Null where nothing is recorded. */
   recorded: { state: RecordedState; verifiedAgoMs: number | null } | null;
+  /** Its removal was begun so lately that bytes may still be on their way out. */
+  isGoing?: boolean;
 }
 
 /** What befalls the next operations, one each; nothing does once they are used up. */
-export type Fate = 'fine' | 'crash before' | 'crash after' | 'fails' | 'fails after';
+export type Fate = 'fine' | 'crash before' | 'crash after' | 'crash, done late' | 'fails' | 'fails after';
 
 /** The process is gone: nothing after this is done. */
 export class Crash extends Error {}
@@ -24,20 +26,28 @@ export const limits: PlanLimits = { outageGraceMs: 6 * 3_600_000, freshMs: 3_600
 /** One blob, its replicas on simulated backends, and catalog's guards over them. Checks at each operation that no good copy is lost. */
 export class SimulatedWorld implements Executor {
   readonly backends: Map<string, SimulatedBackend>;
-  readonly policies: readonly WantedCopies[];
+  policies: readonly WantedCopies[];
+  /** All the policies that something may still be done by; one of them has to allow each removal. */
+  judges: (readonly WantedCopies[])[];
+  /** Where each operation waits until it is its turn, for several runs at once. */
+  turn: () => Promise<unknown> = async () => undefined;
   /** What was done to bytes, in order. */
   readonly done: string[] = [];
   readonly #fates: Fate[];
+  #late: (() => void)[] = [];
 
   constructor(backends: readonly SimulatedBackend[], policies: readonly WantedCopies[], fates: readonly Fate[] = []) {
     this.backends = new Map(backends.map((backend) => [backend.id, { ...backend }]));
     this.policies = policies;
+    this.judges = [policies];
     this.#fates = [...fates];
   }
 
-  /** The same world once policies have changed. */
-  with(policies: readonly WantedCopies[]): SimulatedWorld {
-    return new SimulatedWorld([...this.backends.values()], policies, this.#fates);
+  /** Time goes by: what was still on its way arrives, or never will. */
+  pass(): void {
+    for (const operation of this.#late) operation();
+    this.#late = [];
+    for (const backend of this.backends.values()) backend.isGoing = false;
   }
 
   world(): World {
@@ -86,11 +96,11 @@ export class SimulatedWorld implements Executor {
       const backend = this.#at(backendId);
       if (!isReachable(backend)) throw new Error('removed from an unhealthy backend');
       if (backend.recorded?.state !== 'removing') throw new Error('removed what is not marked');
-      const wanted = Math.max(...this.policies.map(({ replicas }) => replicas));
       const wasGood = backend.truth === 'good';
       backend.truth = 'absent';
       this.done.push(`remove ${backendId}`);
-      if (wasGood && this.good(true).length < wanted) throw new Error(`too few good copies after ${this.done.join()}`);
+      if (!this.judges.some((policies) => this.#allowed(backend, wasGood, policies)))
+        throw new Error(`that may not go, after ${this.done.join()}`);
     });
   }
 
@@ -100,6 +110,13 @@ export class SimulatedWorld implements Executor {
 
   async reload(): Promise<BlobFacts> {
     return this.#befall(() => this.blob());
+  }
+
+  /** Rules 1 and 5: whether policies let this replica, gone by now, go. */
+  #allowed({ id, enabled }: SimulatedBackend, wasGood: boolean, policies: readonly WantedCopies[]): boolean {
+    const wanted = Math.max(...policies.map(({ replicas }) => replicas));
+    const isNamed = policies.some(({ backendIds }) => backendIds.includes(id));
+    return (enabled || !isNamed) && (!wasGood || this.good(true).length >= wanted);
   }
 
   /** The guards of services/catalog/src/replica-notes.ts. */
@@ -121,14 +138,15 @@ export class SimulatedWorld implements Executor {
         return this.#found(note);
       case 'removing':
         if (state === null || note.staying.length === 0 || note.staying.includes(note.backendId)) return false;
-        if (!note.staying.every((id) => this.#isFresh(id))) return false;
+        if (backend.isGoing || !note.staying.every((id) => this.#isFresh(id))) return false;
         backend.recorded = { state: 'removing', verifiedAgoMs };
+        backend.isGoing = true;
         return true;
       case 'removed':
         if (state === 'removing') backend.recorded = null;
         return backend.recorded === null;
       case 'kept':
-        if (state !== 'removing') return false;
+        if (state !== 'removing' || backend.isGoing) return false;
         backend.recorded = { state: 'unverified', verifiedAgoMs };
         return true;
     }
@@ -148,15 +166,25 @@ export class SimulatedWorld implements Executor {
     );
   }
 
-  #befall<R>(operation: () => R): R {
+  async #befall<R>(operation: () => R): Promise<R> {
+    await this.turn();
     const fate = this.#fates.shift() ?? 'fine';
-    const before = this.good().length;
     if (fate === 'crash before') throw new Crash();
+    if (fate === 'crash, done late') {
+      this.#late.push(() => this.#guarded(operation));
+      throw new Crash();
+    }
     if (fate === 'fails') throw unavailable('It failed.');
-    const result = operation();
-    if (before > 0 && this.good().length === 0) throw new Error(`the last good copy is gone: ${this.done.join()}`);
+    const result = this.#guarded(operation);
     if (fate === 'crash after') throw new Crash();
     if (fate === 'fails after') throw new AppError('internal', 'It was done, and the answer was lost.');
+    return result;
+  }
+
+  #guarded<R>(operation: () => R): R {
+    const before = this.good().length;
+    const result = operation();
+    if (before > 0 && this.good().length === 0) throw new Error(`the last good copy is gone: ${this.done.join()}`);
     return result;
   }
 

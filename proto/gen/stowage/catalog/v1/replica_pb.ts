@@ -414,7 +414,7 @@ export const ReplicaService: GenService<{
   },
   /**
    * Marks a surplus replica `removing`, after which its bytes may go. Refused unless all of `staying` are available and
-   * were read whole within `verified_within_ms`.
+   * were read whole within `verified_within_ms`, and while another removal of it may be under way (2 min).
    *
    * @generated from rpc stowage.catalog.v1.ReplicaService.ClaimReplicaRemoval
    */
