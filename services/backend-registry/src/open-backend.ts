@@ -11,8 +11,9 @@ import type { KeyRing } from './secrets/key-ring.ts';
 import { readSecrets } from './secrets/secret-table.ts';
 import type { Secrets } from './secrets/secret-table.ts';
 import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
-import { davRootPath, isAppendable, MarkerFault, openStore } from './stores/open-store.ts';
+import { isAppendable, MarkerFault, openStore } from './stores/open-store.ts';
 import type { StoreNeeds } from './stores/open-store.ts';
+import { davRootPath } from './stores/remote-config.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** How long a marker that was found right is believed, and the row of its backend with it. */

@@ -23,6 +23,7 @@ import { findBackend } from './backend-row.ts';
 import { getBackend, listBackends } from './backends.ts';
 import { chooseBackend } from './choose-backend.ts';
 import type { LocalRoots } from './config/local-roots.ts';
+import { copyBlob } from './copy-blob.ts';
 import { createBackend } from './create-backend.ts';
 import { blockerMessage, deleteBlockers } from './delete-blockers.ts';
 import type { DigestCache } from './digest-cache.ts';
@@ -123,8 +124,9 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       const store = await parts.backends.recheck(backendId);
       return { result: await verifyBlob(store, { key, size: byteCount(size), sha256 }, context.signal) };
     },
-    copyBlob: async () => {
-      throw new AppError('unavailable', 'Blobs can not be copied between backends yet.');
+    copyBlob: async ({ fromBackendId, toBackendId, key, size, sha256 }, context) => {
+      const wanted = { from: fromBackendId, to: toBackendId, blob: { key, size: byteCount(size), sha256 } };
+      return { result: await copyBlob(parts, wanted, context.signal) };
     },
   };
 }

@@ -10,6 +10,7 @@ import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
 import { EndpointGuard } from './network/endpoint-guard.ts';
 import { OpenBackends } from './open-backend.ts';
+import { storeMetrics } from './store-metrics.ts';
 import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
@@ -37,7 +38,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
   const roots = new LocalRoots([path.join(dataDir, 'backends'), ...settings.localRoots]);
   const guard = new EndpointGuard(settings.endpointDeny);
   const agents = guard.agents();
-  const backends = new OpenBackends({ db, keys, stores: { roots, agents }, logger });
+  const backends = new OpenBackends({ db, keys, stores: { roots, agents, record: storeMetrics() }, logger });
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
   const parts = {

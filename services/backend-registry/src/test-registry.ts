@@ -104,7 +104,12 @@ function replicaOver(
   const keys = (): KeyRing => ring;
   const roots = new LocalRoots([path.join(dataDir, 'backends')]);
   const guard = new EndpointGuard([]);
-  const backends = new OpenBackends({ db, keys, stores: { roots, agents: guard.agents() }, logger });
+  const backends = new OpenBackends({
+    db,
+    keys,
+    stores: { roots, agents: guard.agents(), record: () => () => undefined },
+    logger,
+  });
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
   const parts = {

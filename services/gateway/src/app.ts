@@ -29,6 +29,7 @@ import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
 import { fileRoutes } from './routes/files.ts';
 import { jobRoutes } from './routes/jobs.ts';
+import { jobStartRoutes } from './routes/jobs-start.ts';
 import { policyRoutes } from './routes/policies.ts';
 import { systemRoutes } from './routes/system.ts';
 import { tusRoutes } from './routes/tus.ts';
@@ -111,6 +112,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   uploadRoutes(app, dependencies);
   backendRoutes(app, dependencies);
   jobRoutes(app, dependencies);
+  jobStartRoutes(app, dependencies);
   policyRoutes(app, dependencies);
   systemRoutes(app, dependencies);
   docsRoutes(app);

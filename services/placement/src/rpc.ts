@@ -3,14 +3,23 @@ import { answeredBefore, idempotent } from '@stowage/common/jobs/idempotency';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Client, Endpoint } from '@stowage/common/rpc/contract';
 import type { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
-import { JobService, RetryJobResponseSchema, RunPendingResponseSchema } from '@stowage/proto/stowage/placement/v1/job';
+import {
+  CancelJobResponseSchema,
+  EnqueueFullReconcileResponseSchema,
+  EnqueueHealthChecksResponseSchema,
+  JobService,
+  RetryJobResponseSchema,
+  RunPendingResponseSchema,
+} from '@stowage/proto/stowage/placement/v1/job';
 import {
   DeletePolicyResponseSchema,
   PolicyService,
   PutPolicyResponseSchema,
 } from '@stowage/proto/stowage/placement/v1/policy';
 import type { Kysely } from 'kysely';
+import { cancelJob } from './cancel-job.ts';
 import { deletePolicy, putPolicy } from './change-policy.ts';
+import { enqueueFullReconcile, enqueueHealthChecks } from './enqueue.ts';
 import { getJob, listJobs, retryJob } from './jobs.ts';
 import type { PlanLimits } from './planner/facts.ts';
 import { findPolicy, listPolicies, ownPolicy, policyMessage } from './policies.ts';
@@ -55,6 +64,22 @@ function jobEndpoint(db: Kysely<Tables>): Endpoint {
     retryJob: ({ id }, context) =>
       inTransaction(db, (trx) =>
         idempotent(trx, context, RetryJobResponseSchema, async () => ({ job: await retryJob(trx, id) })),
+      ),
+    cancelJob: ({ id }, context) =>
+      inTransaction(db, (trx) =>
+        idempotent(trx, context, CancelJobResponseSchema, async () => ({ job: await cancelJob(trx, id) })),
+      ),
+    enqueueHealthChecks: (_request, context) =>
+      inTransaction(db, (trx) =>
+        idempotent(trx, context, EnqueueHealthChecksResponseSchema, async () => ({
+          jobs: await enqueueHealthChecks(trx),
+        })),
+      ),
+    enqueueFullReconcile: (_request, context) =>
+      inTransaction(db, (trx) =>
+        idempotent(trx, context, EnqueueFullReconcileResponseSchema, async () => ({
+          job: await enqueueFullReconcile(trx),
+        })),
       ),
     runPending: async (request, context) => {
       const before = await query(() => answeredBefore(db, context, RunPendingResponseSchema));

@@ -11,6 +11,7 @@ import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
 import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
+import { healthCheck, HealthCheckSchedule } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
 import { placeBlob } from './reconcile/place-blob.ts';
@@ -32,6 +33,7 @@ export const serviceProcess: ServiceProcess<typeof placementSettings> = {
 function createPlacement(settings: PlacementSettings, dependencies: ServiceDependencies): Service {
   const { common, connections, database, logger, wake } = dependencies;
   const db = queryBuilder<Tables>(database);
+  const backends = connections.client(BackendService);
   const services = {
     content: connections.client(ContentService),
     blobs: connections.client(BlobService),
@@ -42,6 +44,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   const worker = new Worker({
     db,
     handlers: {
+      health_check: healthCheck(backends),
       remove_blob: removeBlob(services),
       verify_blob: verifyBlob(db, services),
       place_blob: placeBlob(reconcile),
@@ -56,9 +59,10 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   const schedules = [
     new Schedule(db, 'prune_history', common.jobIntervalMs, logger),
     new Schedule(db, 'full_reconcile', settings.reconcileIntervalMs, logger),
+    new HealthCheckSchedule(db, settings.checkIntervalMs, logger),
   ];
   const stopping = new AbortController();
-  const firstPolicy = { db, backends: connections.client(BackendService), logger };
+  const firstPolicy = { db, backends, logger };
   let waiting: Promise<void> = Promise.resolve();
   let relay: RunningRelay | undefined;
   return {

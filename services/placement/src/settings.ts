@@ -18,6 +18,9 @@ export const placementSettings = {
     natsAddress,
     { absent: null, secret: true },
   ),
+  checkIntervalMs: setting('STOWAGE_CHECK_INTERVAL', 'How often each enabled backend is probed.', positiveDuration, {
+    fallback: '1m',
+  }),
   outageGraceMs: setting(
     'STOWAGE_OUTAGE_GRACE',
     'How long a backend may be unhealthy before other backends of a policy stand in for it.',

@@ -116,6 +116,7 @@ export class TestStorage {
       commitFile: unused,
       abandonBlob: unused,
       getBackendUsage: unused,
+      forgetBackendReplicas: unused,
       claimBlobRemoval: unused,
       forgetReplica: async ({ blobId, backendId }) => {
         this.#blob(blobId).replicas.delete(backendId);

@@ -8,6 +8,11 @@ import type { BackendType } from '../tables.ts';
 import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { LocalDirectory } from './local-directory.ts';
 import { guarded, hasCode, makeDirectory } from './local-files.ts';
+import { s3Config, webdavConfig } from './remote-config.ts';
+import { S3Store } from './s3-store.ts';
+import { WebdavStore } from './webdav-store.ts';
+import { guardStore } from './wrappers/guard-store.ts';
+import type { CallRecorder } from './wrappers/measure.ts';
 
 /** Which store to open. */
 export interface StorePlace {
@@ -24,10 +29,9 @@ export interface StorePlace {
 export interface StoreNeeds {
   roots: LocalRoots;
   agents: Agents;
+  /** Where the calls of a store over the network are counted. */
+  record: (type: BackendType) => CallRecorder;
 }
-
-/** The path of a WebDAV backend that names none. */
-export const davRootPath = '/stowage';
 
 /** A fault that one look at the store is enough to be sure of: its place or its marker is not there, or not ours. */
 export class MarkerFault extends AppError {
@@ -42,8 +46,9 @@ export async function openStore(place: StorePlace, needs: StoreNeeds): Promise<B
     case 'local_directory':
       return openLocal(place, needs.roots);
     case 's3':
+      return guardStore(await S3Store.open(s3Config(place), needs.agents), needs.record(place.type));
     case 'webdav':
-      throw unavailable(`Backends of the type ${place.type} are not supported yet.`);
+      return guardStore(WebdavStore.open(webdavConfig(place), needs.agents), needs.record(place.type));
   }
 }
 

@@ -6,6 +6,7 @@ export type JobState = (typeof jobStates)[number];
 export const jobKinds = {
   purge_recycle_bin: 'catalog',
   expire_uploads: 'upload',
+  health_check: 'placement',
   remove_blob: 'placement',
   verify_blob: 'placement',
   place_blob: 'placement',

@@ -7,10 +7,10 @@ import { contextOf } from '../http/call-context.ts';
 import { Closed, Id, Nullable, Page, pageFields, Time } from '../http/schemas.ts';
 import { present, timeOf, timeOrNull } from './nodes.ts';
 
-const tags = ['Jobs'];
+export const tags = ['Jobs'];
 const Params = Type.Object({ job_id: Id });
 const JobState = Type.Union(jobStates.map((state) => Type.Literal(state)));
-const Kind = Type.String({ pattern: '^[a-z_]{1,64}$', examples: ['purge_recycle_bin'] });
+export const Kind = Type.String({ pattern: '^[a-z_]{1,64}$', examples: ['purge_recycle_bin'] });
 
 export const Job = Type.Object(
   {
@@ -30,11 +30,6 @@ export const Job = Type.Object(
     finished_at: Nullable(Time),
   },
   { title: 'Job' },
-);
-
-const Pending = Type.Object(
-  { selected: Type.Integer(), succeeded: Type.Integer(), failed: Type.Integer(), running: Type.Integer() },
-  { title: 'PendingRun' },
 );
 
 /** Contract §7: background jobs, for admins. */
@@ -81,28 +76,17 @@ export function jobRoutes(app: App, { jobs }: AppDependencies): void {
 
   app.route({
     method: 'POST',
-    url: '/api/jobs/run-pending',
-    config: { access: 'admin', idempotent: true, waits: true },
+    url: '/api/jobs/:job_id/cancel',
+    config: { access: 'admin', idempotent: true, problems: ['not_found', 'state_conflict'] },
     schema: {
       tags,
-      summary: 'Start what is due now, and wait for it where asked to',
-      body: Closed({
-        kinds: Type.Optional(Type.Array(Kind, { maxItems: 32 })),
-        limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-        wait_seconds: Type.Optional(Type.Integer({ minimum: 0, maximum: 60 })),
-      }),
-      response: { 200: Pending },
+      summary: 'Cancel a job that has not ended',
+      params: Params,
+      body: Closed({}),
+      response: { 200: Job },
     },
-    handler: async (request) => {
-      const { kinds = [], limit = 100, wait_seconds: waitSeconds = 0 } = request.body;
-      const timeoutMs = waitSeconds * 1000 + 10_000;
-      const { selected, succeeded, failed, running } = await jobs.runPending(
-        { kinds, limit, waitSeconds },
-        contextOf(request),
-        { timeoutMs },
-      );
-      return { selected, succeeded, failed, running };
-    },
+    handler: async (request) =>
+      toJob(present((await jobs.cancelJob({ id: request.params.job_id }, contextOf(request))).job)),
   });
 }
 

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file stowage/placement/v1/job.proto.
  */
 export const file_stowage_placement_v1_job: GenFile = /*@__PURE__*/
-  fileDesc("Ch5zdG93YWdlL3BsYWNlbWVudC92MS9qb2IucHJvdG8SFHN0b3dhZ2UucGxhY2VtZW50LnYxIo4ECgNKb2ISCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRINCgVzdGF0ZRgDIAEoCRIPCgdhdHRlbXB0GAQgASgFEhQKDG1heF9hdHRlbXB0cxgFIAEoBRItCglydW5fYWZ0ZXIYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKBnBhcmFtcxgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSMwoIcHJvZ3Jlc3MYCCABKAsyIS5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2JQcm9ncmVzcxIsCgZyZXN1bHQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SACIAQESMgoFZXJyb3IYCiABKAsyHi5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2JFcnJvckgBiAEBEhUKCHRyYWNlX2lkGAsgASgJSAKIAQESLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgkKB19yZXN1bHRCCAoGX2Vycm9yQgsKCV90cmFjZV9pZCJICgtKb2JQcm9ncmVzcxIMCgRkb25lGAEgASgDEhIKBXRvdGFsGAIgASgDSACIAQESDQoFYnl0ZXMYAyABKANCCAoGX3RvdGFsIigKCEpvYkVycm9yEgwKBGNvZGUYASABKAkSDgoGZGV0YWlsGAIgASgJIk0KD0xpc3RKb2JzUmVxdWVzdBINCgVzdGF0ZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWxpbWl0GAMgASgFEg4KBmN1cnNvchgEIAEoCSJmChBMaXN0Sm9ic1Jlc3BvbnNlEigKBWl0ZW1zGAEgAygLMhkuc3Rvd2FnZS5wbGFjZW1lbnQudjEuSm9iEhgKC25leHRfY3Vyc29yGAIgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIhsKDUdldEpvYlJlcXVlc3QSCgoCaWQYASABKAkiOAoOR2V0Sm9iUmVzcG9uc2USJgoDam9iGAEgASgLMhkuc3Rvd2FnZS5wbGFjZW1lbnQudjEuSm9iIh0KD1JldHJ5Sm9iUmVxdWVzdBIKCgJpZBgBIAEoCSI6ChBSZXRyeUpvYlJlc3BvbnNlEiYKA2pvYhgBIAEoCzIZLnN0b3dhZ2UucGxhY2VtZW50LnYxLkpvYiJHChFSdW5QZW5kaW5nUmVxdWVzdBINCgVraW5kcxgBIAMoCRINCgVsaW1pdBgCIAEoBRIUCgx3YWl0X3NlY29uZHMYAyABKAUiWgoSUnVuUGVuZGluZ1Jlc3BvbnNlEhAKCHNlbGVjdGVkGAEgASgFEhEKCXN1Y2NlZWRlZBgCIAEoBRIOCgZmYWlsZWQYAyABKAUSDwoHcnVubmluZxgEIAEoBTKCAwoKSm9iU2VydmljZRJeCghMaXN0Sm9icxIlLnN0b3dhZ2UucGxhY2VtZW50LnYxLkxpc3RKb2JzUmVxdWVzdBomLnN0b3dhZ2UucGxhY2VtZW50LnYxLkxpc3RKb2JzUmVzcG9uc2UiA5ACARJYCgZHZXRKb2ISIy5zdG93YWdlLnBsYWNlbWVudC52MS5HZXRKb2JSZXF1ZXN0GiQuc3Rvd2FnZS5wbGFjZW1lbnQudjEuR2V0Sm9iUmVzcG9uc2UiA5ACARJZCghSZXRyeUpvYhIlLnN0b3dhZ2UucGxhY2VtZW50LnYxLlJldHJ5Sm9iUmVxdWVzdBomLnN0b3dhZ2UucGxhY2VtZW50LnYxLlJldHJ5Sm9iUmVzcG9uc2USXwoKUnVuUGVuZGluZxInLnN0b3dhZ2UucGxhY2VtZW50LnYxLlJ1blBlbmRpbmdSZXF1ZXN0Giguc3Rvd2FnZS5wbGFjZW1lbnQudjEuUnVuUGVuZGluZ1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("Ch5zdG93YWdlL3BsYWNlbWVudC92MS9qb2IucHJvdG8SFHN0b3dhZ2UucGxhY2VtZW50LnYxIo4ECgNKb2ISCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRINCgVzdGF0ZRgDIAEoCRIPCgdhdHRlbXB0GAQgASgFEhQKDG1heF9hdHRlbXB0cxgFIAEoBRItCglydW5fYWZ0ZXIYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKBnBhcmFtcxgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSMwoIcHJvZ3Jlc3MYCCABKAsyIS5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2JQcm9ncmVzcxIsCgZyZXN1bHQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SACIAQESMgoFZXJyb3IYCiABKAsyHi5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2JFcnJvckgBiAEBEhUKCHRyYWNlX2lkGAsgASgJSAKIAQESLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgkKB19yZXN1bHRCCAoGX2Vycm9yQgsKCV90cmFjZV9pZCJICgtKb2JQcm9ncmVzcxIMCgRkb25lGAEgASgDEhIKBXRvdGFsGAIgASgDSACIAQESDQoFYnl0ZXMYAyABKANCCAoGX3RvdGFsIigKCEpvYkVycm9yEgwKBGNvZGUYASABKAkSDgoGZGV0YWlsGAIgASgJIk0KD0xpc3RKb2JzUmVxdWVzdBINCgVzdGF0ZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWxpbWl0GAMgASgFEg4KBmN1cnNvchgEIAEoCSJmChBMaXN0Sm9ic1Jlc3BvbnNlEigKBWl0ZW1zGAEgAygLMhkuc3Rvd2FnZS5wbGFjZW1lbnQudjEuSm9iEhgKC25leHRfY3Vyc29yGAIgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIhsKDUdldEpvYlJlcXVlc3QSCgoCaWQYASABKAkiOAoOR2V0Sm9iUmVzcG9uc2USJgoDam9iGAEgASgLMhkuc3Rvd2FnZS5wbGFjZW1lbnQudjEuSm9iIh0KD1JldHJ5Sm9iUmVxdWVzdBIKCgJpZBgBIAEoCSI6ChBSZXRyeUpvYlJlc3BvbnNlEiYKA2pvYhgBIAEoCzIZLnN0b3dhZ2UucGxhY2VtZW50LnYxLkpvYiIeChBDYW5jZWxKb2JSZXF1ZXN0EgoKAmlkGAEgASgJIjsKEUNhbmNlbEpvYlJlc3BvbnNlEiYKA2pvYhgBIAEoCzIZLnN0b3dhZ2UucGxhY2VtZW50LnYxLkpvYiIcChpFbnF1ZXVlSGVhbHRoQ2hlY2tzUmVxdWVzdCJGChtFbnF1ZXVlSGVhbHRoQ2hlY2tzUmVzcG9uc2USJwoEam9icxgBIAMoCzIZLnN0b3dhZ2UucGxhY2VtZW50LnYxLkpvYiIdChtFbnF1ZXVlRnVsbFJlY29uY2lsZVJlcXVlc3QiRgocRW5xdWV1ZUZ1bGxSZWNvbmNpbGVSZXNwb25zZRImCgNqb2IYASABKAsyGS5zdG93YWdlLnBsYWNlbWVudC52MS5Kb2IiRwoRUnVuUGVuZGluZ1JlcXVlc3QSDQoFa2luZHMYASADKAkSDQoFbGltaXQYAiABKAUSFAoMd2FpdF9zZWNvbmRzGAMgASgFIloKElJ1blBlbmRpbmdSZXNwb25zZRIQCghzZWxlY3RlZBgBIAEoBRIRCglzdWNjZWVkZWQYAiABKAUSDgoGZmFpbGVkGAMgASgFEg8KB3J1bm5pbmcYBCABKAUy2wUKCkpvYlNlcnZpY2USXgoITGlzdEpvYnMSJS5zdG93YWdlLnBsYWNlbWVudC52MS5MaXN0Sm9ic1JlcXVlc3QaJi5zdG93YWdlLnBsYWNlbWVudC52MS5MaXN0Sm9ic1Jlc3BvbnNlIgOQAgESWAoGR2V0Sm9iEiMuc3Rvd2FnZS5wbGFjZW1lbnQudjEuR2V0Sm9iUmVxdWVzdBokLnN0b3dhZ2UucGxhY2VtZW50LnYxLkdldEpvYlJlc3BvbnNlIgOQAgESWQoIUmV0cnlKb2ISJS5zdG93YWdlLnBsYWNlbWVudC52MS5SZXRyeUpvYlJlcXVlc3QaJi5zdG93YWdlLnBsYWNlbWVudC52MS5SZXRyeUpvYlJlc3BvbnNlElwKCUNhbmNlbEpvYhImLnN0b3dhZ2UucGxhY2VtZW50LnYxLkNhbmNlbEpvYlJlcXVlc3QaJy5zdG93YWdlLnBsYWNlbWVudC52MS5DYW5jZWxKb2JSZXNwb25zZRJ6ChNFbnF1ZXVlSGVhbHRoQ2hlY2tzEjAuc3Rvd2FnZS5wbGFjZW1lbnQudjEuRW5xdWV1ZUhlYWx0aENoZWNrc1JlcXVlc3QaMS5zdG93YWdlLnBsYWNlbWVudC52MS5FbnF1ZXVlSGVhbHRoQ2hlY2tzUmVzcG9uc2USfQoURW5xdWV1ZUZ1bGxSZWNvbmNpbGUSMS5zdG93YWdlLnBsYWNlbWVudC52MS5FbnF1ZXVlRnVsbFJlY29uY2lsZVJlcXVlc3QaMi5zdG93YWdlLnBsYWNlbWVudC52MS5FbnF1ZXVlRnVsbFJlY29uY2lsZVJlc3BvbnNlEl8KClJ1blBlbmRpbmcSJy5zdG93YWdlLnBsYWNlbWVudC52MS5SdW5QZW5kaW5nUmVxdWVzdBooLnN0b3dhZ2UucGxhY2VtZW50LnYxLlJ1blBlbmRpbmdSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A background job.
@@ -288,6 +288,112 @@ export const RetryJobResponseSchema: GenMessage<RetryJobResponse> = /*@__PURE__*
   messageDesc(file_stowage_placement_v1_job, 8);
 
 /**
+ * Which job.
+ *
+ * @generated from message stowage.placement.v1.CancelJobRequest
+ */
+export type CancelJobRequest = Message<"stowage.placement.v1.CancelJobRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message stowage.placement.v1.CancelJobRequest.
+ * Use `create(CancelJobRequestSchema)` to create a new message.
+ */
+export const CancelJobRequestSchema: GenMessage<CancelJobRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 9);
+
+/**
+ * The job: cancelled, or running until its worker hears of it.
+ *
+ * @generated from message stowage.placement.v1.CancelJobResponse
+ */
+export type CancelJobResponse = Message<"stowage.placement.v1.CancelJobResponse"> & {
+  /**
+   * @generated from field: stowage.placement.v1.Job job = 1;
+   */
+  job?: Job | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.CancelJobResponse.
+ * Use `create(CancelJobResponseSchema)` to create a new message.
+ */
+export const CancelJobResponseSchema: GenMessage<CancelJobResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 10);
+
+/**
+ * Of all enabled backends.
+ *
+ * @generated from message stowage.placement.v1.EnqueueHealthChecksRequest
+ */
+export type EnqueueHealthChecksRequest = Message<"stowage.placement.v1.EnqueueHealthChecksRequest"> & {
+};
+
+/**
+ * Describes the message stowage.placement.v1.EnqueueHealthChecksRequest.
+ * Use `create(EnqueueHealthChecksRequestSchema)` to create a new message.
+ */
+export const EnqueueHealthChecksRequestSchema: GenMessage<EnqueueHealthChecksRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 11);
+
+/**
+ * A job for each enabled backend.
+ *
+ * @generated from message stowage.placement.v1.EnqueueHealthChecksResponse
+ */
+export type EnqueueHealthChecksResponse = Message<"stowage.placement.v1.EnqueueHealthChecksResponse"> & {
+  /**
+   * @generated from field: repeated stowage.placement.v1.Job jobs = 1;
+   */
+  jobs: Job[];
+};
+
+/**
+ * Describes the message stowage.placement.v1.EnqueueHealthChecksResponse.
+ * Use `create(EnqueueHealthChecksResponseSchema)` to create a new message.
+ */
+export const EnqueueHealthChecksResponseSchema: GenMessage<EnqueueHealthChecksResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 12);
+
+/**
+ * Of everything.
+ *
+ * @generated from message stowage.placement.v1.EnqueueFullReconcileRequest
+ */
+export type EnqueueFullReconcileRequest = Message<"stowage.placement.v1.EnqueueFullReconcileRequest"> & {
+};
+
+/**
+ * Describes the message stowage.placement.v1.EnqueueFullReconcileRequest.
+ * Use `create(EnqueueFullReconcileRequestSchema)` to create a new message.
+ */
+export const EnqueueFullReconcileRequestSchema: GenMessage<EnqueueFullReconcileRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 13);
+
+/**
+ * The job that is pending.
+ *
+ * @generated from message stowage.placement.v1.EnqueueFullReconcileResponse
+ */
+export type EnqueueFullReconcileResponse = Message<"stowage.placement.v1.EnqueueFullReconcileResponse"> & {
+  /**
+   * @generated from field: stowage.placement.v1.Job job = 1;
+   */
+  job?: Job | undefined;
+};
+
+/**
+ * Describes the message stowage.placement.v1.EnqueueFullReconcileResponse.
+ * Use `create(EnqueueFullReconcileResponseSchema)` to create a new message.
+ */
+export const EnqueueFullReconcileResponseSchema: GenMessage<EnqueueFullReconcileResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_placement_v1_job, 14);
+
+/**
  * What to start: no kinds means all; waits up to `wait_seconds`.
  *
  * @generated from message stowage.placement.v1.RunPendingRequest
@@ -314,7 +420,7 @@ export type RunPendingRequest = Message<"stowage.placement.v1.RunPendingRequest"
  * Use `create(RunPendingRequestSchema)` to create a new message.
  */
 export const RunPendingRequestSchema: GenMessage<RunPendingRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_placement_v1_job, 9);
+  messageDesc(file_stowage_placement_v1_job, 15);
 
 /**
  * Of the selected jobs: how many ended well, ended badly, and are still on their way.
@@ -348,7 +454,7 @@ export type RunPendingResponse = Message<"stowage.placement.v1.RunPendingRespons
  * Use `create(RunPendingResponseSchema)` to create a new message.
  */
 export const RunPendingResponseSchema: GenMessage<RunPendingResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_placement_v1_job, 10);
+  messageDesc(file_stowage_placement_v1_job, 16);
 
 /**
  * The background jobs of all services, as people see them.
@@ -385,6 +491,37 @@ export const JobService: GenService<{
     methodKind: "unary";
     input: typeof RetryJobRequestSchema;
     output: typeof RetryJobResponseSchema;
+  },
+  /**
+   * Cancels a job: one that waits at once, one that runs as soon as its worker hears of it. Errors: not_found,
+   * state_conflict (ended already).
+   *
+   * @generated from rpc stowage.placement.v1.JobService.CancelJob
+   */
+  cancelJob: {
+    methodKind: "unary";
+    input: typeof CancelJobRequestSchema;
+    output: typeof CancelJobResponseSchema;
+  },
+  /**
+   * Queues a check of each enabled backend; one that is pending already is answered again.
+   *
+   * @generated from rpc stowage.placement.v1.JobService.EnqueueHealthChecks
+   */
+  enqueueHealthChecks: {
+    methodKind: "unary";
+    input: typeof EnqueueHealthChecksRequestSchema;
+    output: typeof EnqueueHealthChecksResponseSchema;
+  },
+  /**
+   * Queues a full reconcile; one that is pending already is answered again.
+   *
+   * @generated from rpc stowage.placement.v1.JobService.EnqueueFullReconcile
+   */
+  enqueueFullReconcile: {
+    methodKind: "unary";
+    input: typeof EnqueueFullReconcileRequestSchema;
+    output: typeof EnqueueFullReconcileResponseSchema;
   },
   /**
    * Starts what is due now, through the same claim as the workers, and waits for it where asked to.

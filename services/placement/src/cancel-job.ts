@@ -1,0 +1,27 @@
+import { sql } from 'kysely';
+import type { Transaction } from 'kysely';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { AppError } from '@stowage/common/errors';
+import { isId } from '@stowage/common/ids';
+import { jobEventsInsert } from '@stowage/common/jobs/outbox';
+import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
+import { getJob } from './jobs.ts';
+import type { Tables } from './tables.ts';
+
+/**
+ * Cancels a job that has not ended. The worker of one that runs loses its lease, and stops when it renews it next; what
+ * it does until then is what a job may do twice. Throws `not_found`, `state_conflict`.
+ */
+export async function cancelJob(trx: Transaction<Tables>, id: string): Promise<MessageInitShape<typeof JobSchema>> {
+  const { rows } = await sql`
+    with cancelled as (
+      update jobs.jobs set state = 'cancelled', finished_at = now(), lease_until = null, lease_holder = null,
+        fence = fence + 1, dedupe_key = null
+      where id = ${isId(id) ? id : null} and state in ('pending', 'running')
+      returning id, kind, state, attempt, traceparent
+    ), event as (${jobEventsInsert(sql`cancelled`)})
+    select id from cancelled`.execute(trx);
+  const job = await getJob(trx, id);
+  if (rows.length === 0) throw new AppError('state_conflict', `The job has ended already: it is ${job.state}.`);
+  return job;
+}

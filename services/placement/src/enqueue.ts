@@ -1,0 +1,55 @@
+import { sql } from 'kysely';
+import type { Transaction } from 'kysely';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { unavailable } from '@stowage/common/errors';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import type { NewJob } from '@stowage/common/jobs/enqueue';
+import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
+import { loadBackends } from './backend-standing.ts';
+import { getJob } from './jobs.ts';
+import { fullReconcileAttempts } from './reconcile/full-reconcile.ts';
+import type { Tables } from './tables.ts';
+
+type Trx = Transaction<Tables>;
+type JobMessage = MessageInitShape<typeof JobSchema>;
+
+const tries = 3;
+
+/** Queues a full reconcile on somebody's wish. Gives the one that is pending already where there is one. */
+export async function enqueueFullReconcile(trx: Trx): Promise<JobMessage> {
+  return enqueueOrFind(trx, {
+    kind: 'full_reconcile',
+    params: { reason: 'on_demand' },
+    maxAttempts: fullReconcileAttempts,
+    dedupeKey: 'on_demand',
+  });
+}
+
+/** Queues a check of each enabled backend on somebody's wish. Gives those that are pending already as they are. */
+export async function enqueueHealthChecks(trx: Trx): Promise<JobMessage[]> {
+  const jobs: JobMessage[] = [];
+  for (const { id, enabled } of (await loadBackends(trx)).values()) {
+    if (enabled) jobs.push(await enqueueOrFind(trx, healthCheckOf(id, id)));
+  }
+  return jobs;
+}
+
+/** A check of one backend. */
+export function healthCheckOf(backendId: string, dedupeKey: string): NewJob & { dedupeKey: string } {
+  return { kind: 'health_check', params: { backend_id: backendId }, maxAttempts: 1, dedupeKey };
+}
+
+async function enqueueOrFind(trx: Trx, job: NewJob & { dedupeKey: string }): Promise<JobMessage> {
+  for (let attempt = 0; attempt < tries; attempt += 1) {
+    const id = (await enqueueJob(trx, job)) ?? (await pendingJob(trx, job));
+    // One that was claimed between the two statements is not pending any more: then there is room for another.
+    if (id !== null) return getJob(trx, id);
+  }
+  throw unavailable('Such jobs come and go too fast just now: try again.', undefined, 1);
+}
+
+async function pendingJob(trx: Trx, { kind, dedupeKey }: NewJob): Promise<string | null> {
+  const { rows } = await sql<{ id: string }>`
+    select id from jobs.jobs where kind = ${kind} and dedupe_key = ${dedupeKey} and state = 'pending'`.execute(trx);
+  return rows[0]?.id ?? null;
+}
