@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { withinWait } from '@stowage/common/within-wait';
 import { AppError } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
 import { digestOf } from './content-digest.ts';
@@ -152,19 +153,6 @@ function requireFacts(facts: ContentFacts, request: SealRequest, sealed: boolean
   throw new AppError('checksum_mismatch', 'The content does not have the sha256 that was given.', {
     members: { sealed },
   });
-}
-
-/** What `work` gives, or null when it takes longer. */
-async function withinWait<R>(work: Promise<R>, waitMs: number): Promise<R | null> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), waitMs);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 function ignore(): void {}

@@ -7,12 +7,13 @@ import { outboxInsert } from '@stowage/common/jobs/outbox';
 import { normalizeName } from '@stowage/common/names';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { Blob, CommitFileRequest, CommitFileResponseSchema } from '@stowage/proto/stowage/catalog/v1/content';
-import { checkContent } from './commit-file.ts';
+import { backendsOf, checkContent } from './commit-file.ts';
 import { causeOf, eventData } from './file-events.ts';
 import { nodeMessage } from './node-message.ts';
 import { nodeColumns, wayUp } from './nodes.ts';
 import type { NodeRow } from './nodes.ts';
 import { childStanding, depthMax } from './standing.ts';
+import { liesAsWanted } from './wanted-places.ts';
 
 type CommittedRow = NodeRow & { names: string[] | null; depth: number };
 
@@ -45,7 +46,7 @@ async function insertAll(
   const name = normalizeName(request.name);
   const sha256 = Buffer.from(blob.sha256);
   const event = { id: fileId, kind: 'file', parent_id: directoryId, name } as const;
-  const backends = request.replicas.map((replica) => replica.backendId);
+  const backends = backendsOf(request.replicas);
   const keys = request.replicas.map((replica) => replica.key);
   // Foreign keys are checked when the statement ends, so the node may be the first to be made.
   const statement = sql<CommittedRow>`
@@ -59,6 +60,7 @@ async function insertAll(
       select ${fileId}::uuid, ${directoryId}::uuid, 'file', ${name}::text, ${blob.id}::uuid, ${blob.size}::bigint,
         ${mediaType}::text, ${fileClass}::text
       from place where place.depth < ${depthMax} and not exists (select from catalog.blobs where id = ${blob.id})
+        and ${liesAsWanted(fileClass, backends)}
       on conflict (parent_id, name) where deleted_at is null do nothing
       returning ${nodeColumns}
     ), blob as (

@@ -22,6 +22,7 @@ import { nodeMessage } from './node-message.ts';
 import { findNode, lockDestination, nodeColumns } from './nodes.ts';
 import type { NodeRow, Trx } from './nodes.ts';
 import { childStanding } from './standing.ts';
+import { placeWhereWanted } from './wanted-places.ts';
 
 /**
  * Makes a file of a sealed blob: blob, replicas, node and event in the caller's transaction. Asked again with the same
@@ -39,6 +40,7 @@ export async function commitFile(
   const { fileId, directoryId, onConflict } = request;
   const parent = await lockDestination(trx, directoryId, '/directory_id');
   await insertReplicas(trx, blob.id, request.replicas);
+  await placeWhereWanted(trx, blob.id, request.fileClass, backendsOf(request.replicas));
   const row = await takeName(trx, { parentId: directoryId, name, onConflict, nodeId: fileId }, (free) =>
     insertFile(trx, request, blob, free),
   );
@@ -85,8 +87,12 @@ async function insertBlob(trx: Trx, blob: Blob, fileId: string): Promise<boolean
   return rows.length > 0;
 }
 
+export function backendsOf(replicas: readonly SealedReplica[]): string[] {
+  return replicas.map((replica) => replica.backendId);
+}
+
 async function insertReplicas(trx: Trx, blobId: string, replicas: readonly SealedReplica[]): Promise<void> {
-  const backends = replicas.map((replica) => replica.backendId);
+  const backends = backendsOf(replicas);
   const keys = replicas.map((replica) => replica.key);
   try {
     await sql`

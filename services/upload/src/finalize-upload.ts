@@ -12,7 +12,7 @@ import type { QueryExecutorProvider } from 'kysely';
 import { contentLost, stagedOffset } from './get-upload.ts';
 import { detectMediaType, fileClassOf } from './media-type.ts';
 import type { UploadParts } from './parts.ts';
-import { sealUpload } from './seal-upload.ts';
+import { sealUpload, waitLeftMs } from './seal-upload.ts';
 import type { SealedUpload } from './seal-upload.ts';
 import { checkTarget } from './target.ts';
 import type { Target } from './target.ts';
@@ -25,6 +25,12 @@ type Answer = MessageInitShape<typeof FinalizeUploadResponseSchema>;
 interface FinalTarget extends Target {
   filename: string;
   directoryId: string;
+}
+
+/** With what its content turned out to be. */
+interface DescribedTarget extends FinalTarget {
+  mediaType: string;
+  fileClass: string;
 }
 
 const commitTimeoutMs = 15_000;
@@ -48,7 +54,12 @@ export async function finalizeUpload(
   if (!(await beginFinalizing(parts, upload.id))) return overtaken(parts, upload.id, context);
   const sealed = await sealUpload(parts, upload, target.sha256, startedAt, context);
   if (!sealed) return { created: false };
-  const file = await commitFile(parts, upload, target, sealed, context);
+  const mediaType = await detectMediaType(sealed.head, target.mediaType, target.filename);
+  const described = { ...target, mediaType, fileClass: target.fileClass ?? fileClassOf(mediaType) };
+  const waitMs = waitLeftMs(startedAt);
+  const holders = await parts.copies.make(upload.blob_id, described.fileClass, sealed, waitMs, context);
+  if (!holders) return { created: false };
+  const file = await commitFile(parts, upload, described, { ...sealed, holders }, context);
   // Whoever ends the upload has made the file: of many at once, and after a lost answer of catalog's, that is one.
   const finish = async (db: QueryExecutorProvider): Promise<Answer> => ({
     file,
@@ -124,21 +135,20 @@ async function beginFinalizing({ db, settings }: UploadParts, id: string): Promi
 async function commitFile(
   { content }: UploadParts,
   upload: Upload,
-  target: FinalTarget,
-  sealed: SealedUpload,
+  target: DescribedTarget,
+  sealed: SealedUpload & { holders: readonly string[] },
   context: CallContext,
 ): Promise<NonNullable<Answer['file']>> {
-  const mediaType = await detectMediaType(sealed.head, target.mediaType, target.filename);
   const { file } = await content.commitFile(
     {
       fileId: upload.file_id,
       directoryId: target.directoryId,
       name: target.filename,
       onConflict: target.onConflict === null ? OnConflict.FAIL : onConflicts[target.onConflict],
-      mediaType,
-      fileClass: target.fileClass ?? fileClassOf(mediaType),
+      mediaType: target.mediaType,
+      fileClass: target.fileClass,
       blob: { id: upload.blob_id, size: sealed.size, sha256: sealed.sha256, chunkCrc32c: sealed.chunkCrc32c },
-      replicas: [{ backendId: sealed.backendId, key: sealed.key }],
+      replicas: sealed.holders.map((backendId) => ({ backendId, key: sealed.key })),
     },
     context,
     { timeoutMs: commitTimeoutMs },

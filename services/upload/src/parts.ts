@@ -14,6 +14,7 @@ import type { LRUCache } from 'lru-cache';
 import type { AppendCounter } from './append-counter.ts';
 import type { UploadLeases } from './leases.ts';
 import type { UploadSettings } from './settings.ts';
+import type { SyncCopies } from './sync-copies.ts';
 
 export type Db = Kysely<unknown>;
 
@@ -32,5 +33,6 @@ export interface UploadParts {
   content: Client<typeof ContentService>;
   blobs: Client<typeof BlobService>;
   policies: Client<typeof PolicyService>;
+  copies: SyncCopies;
   appendStaged: Uploader<typeof AppendStagedRequestSchema, typeof AppendStagedResponseSchema>;
 }

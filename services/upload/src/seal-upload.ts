@@ -42,7 +42,7 @@ export async function sealUpload(
   if (size === null) throw new Error(`upload ${upload.id} is finalizing without a length`);
   const known = upload.sealed_key === null ? null : await readSealed(parts.reads, upload, size);
   if (known) return checked(known, sha256);
-  const waitMs = Math.max(leastWaitMs, Math.round(answerWithinMs - (performance.now() - startedAt)));
+  const waitMs = waitLeftMs(startedAt);
   const blob = await seal(parts, upload, { size, sha256, waitMs }, context);
   if (!blob) return null;
   const sealed = {
@@ -55,6 +55,11 @@ export async function sealUpload(
   };
   if (size > readAgainBytes) await noteSealed(parts.db, upload.id, sealed);
   return checked(sealed, sha256);
+}
+
+/** How long a finalize that began at `startedAt` may still wait before it is answered with "not yet". */
+export function waitLeftMs(startedAt: number): number {
+  return Math.max(leastWaitMs, Math.round(answerWithinMs - (performance.now() - startedAt)));
 }
 
 async function seal(

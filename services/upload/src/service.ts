@@ -26,6 +26,7 @@ import { UploadLeases } from './leases.ts';
 import type { UploadParts } from './parts.ts';
 import { uploadSettings } from './settings.ts';
 import type { UploadSettings } from './settings.ts';
+import { SyncCopies } from './sync-copies.ts';
 import { terminateUpload } from './terminate-upload.ts';
 
 /** How long the last writers may take to end, once nobody sends them bytes any more. */
@@ -76,6 +77,7 @@ function createUploadService(settings: UploadSettings, dependencies: ServiceDepe
     },
     async stop() {
       schedule.stop();
+      parts.copies.stop();
       await worker.stop();
       // Whoever was cut off a moment ago still gives back a lease, which would keep the upload locked after a restart.
       await parts.appends.settled(appendsEndMs);
@@ -88,6 +90,8 @@ function assemble(settings: UploadSettings, dependencies: ServiceDependencies): 
   const { connections, database, logger, wake } = dependencies;
   const db = queryBuilder<unknown>(database);
   const { leaseWaitMs: waitMs, leaseMs } = settings;
+  const blobs = connections.client(BlobService);
+  const policies = connections.client(PolicyService);
   return {
     db,
     reads: readBuilder(database),
@@ -98,8 +102,9 @@ function assemble(settings: UploadSettings, dependencies: ServiceDependencies): 
     complete: new LRUCache({ max: rememberedUploads }),
     tree: connections.client(TreeService),
     content: connections.client(ContentService),
-    blobs: connections.client(BlobService),
-    policies: connections.client(PolicyService),
+    blobs,
+    policies,
+    copies: new SyncCopies({ blobs, policies, logger }),
     appendStaged: connections.uploader(appendStaged),
   };
 }

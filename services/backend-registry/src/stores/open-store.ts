@@ -48,7 +48,7 @@ export async function openStore(place: StorePlace, needs: StoreNeeds): Promise<B
     case 's3':
       return guardStore(await S3Store.open(s3Config(place), needs.agents), needs.record(place.type));
     case 'webdav':
-      return guardStore(WebdavStore.open(webdavConfig(place), needs.agents), needs.record(place.type));
+      return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), needs.record(place.type));
   }
 }
 

@@ -14,6 +14,7 @@ import * as loginAttempts from './migrations/0009-login-attempts.ts';
 import * as backends from './migrations/0010-backends.ts';
 import * as outboxRelay from './migrations/0011-outbox-relay.ts';
 import * as placementRuns from './migrations/0012-placement.ts';
+import * as wantedPlaces from './migrations/0013-wanted-places.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -29,6 +30,7 @@ export const migrations: Record<string, Migration> = {
   '0010-backends': backends,
   '0011-outbox-relay': outboxRelay,
   '0012-placement': placementRuns,
+  '0013-wanted-places': wantedPlaces,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
