@@ -5,7 +5,19 @@ import { wakeChannel } from './enqueue.ts';
 import type { JobKind, JsonObject } from './job.ts';
 import { currentTraceparent, jobEventsInsert } from './outbox.ts';
 
-export { writeOutboxRows } from './outbox.ts';
+/** As writeOutbox, for many events of one subject in one statement. */
+export async function writeOutboxRows(
+  db: QueryExecutorProvider,
+  subject: string,
+  rows: readonly JsonObject[],
+): Promise<void> {
+  if (rows.length === 0) return;
+  const data = rows.map((row) => JSON.stringify(row));
+  await sql`
+    insert into jobs.outbox (subject, data, traceparent)
+    select ${subject}::text, data, ${currentTraceparent()}::text
+    from unnest(${data}::jsonb[]) with ordinality as event (data, place) order by place`.execute(db);
+}
 
 /** One of many jobs of one kind. */
 export interface BulkJob {

@@ -23,20 +23,6 @@ export function outboxInsert(
     select ${subject}::text, ${JSON.stringify(data)}::jsonb, ${currentTraceparent()}::text ${from}`;
 }
 
-/** As writeOutbox, for many events of one subject in one statement. */
-export async function writeOutboxRows(
-  db: QueryExecutorProvider,
-  subject: string,
-  rows: readonly JsonObject[],
-): Promise<void> {
-  if (rows.length === 0) return;
-  const data = rows.map((row) => JSON.stringify(row));
-  await sql`
-    insert into jobs.outbox (subject, data, traceparent)
-    select ${subject}::text, data, ${currentTraceparent()}::text
-    from unnest(${data}::jsonb[]) with ordinality as event (data, place) order by place`.execute(db);
-}
-
 /**
  * The events of changes of state of jobs, as a part of the statement that makes them: `changed` names what that gives
  * back, with the job's `id`, `kind`, `state`, `attempt` and `traceparent` as they are after the change.
