@@ -1,18 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { Hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { free } from '@stowage/common/bytes/free';
-import { AppError } from '@stowage/common/errors';
+import { checksumError, takeBody } from './append-body.ts';
+import type { Written } from './append-body.ts';
 import type { Append } from './blob-store.ts';
-import { BodyBatches } from './body-batches.ts';
 import type { Claim } from './staged-claims.ts';
 import type { StagedFile } from './staged-file.ts';
-
-/** Where the content ends after a body, and what went wrong with the rest of it. */
-interface Written {
-  offset: number;
-  failure: unknown;
-}
 
 /**
  * Appends a body to a file that ends at `append.offset`, as AppendableStore.append says. Memory: one batch being
@@ -76,7 +69,7 @@ async function appendWhole(
   return { offset: append.offset, failure };
 }
 
-/** Writes the body where the content ends. Never throws: what was written before a failure must still be settled. */
+/** Writes the body where the content ends; as takeBody. */
 async function writeBody(
   file: StagedFile,
   append: Append,
@@ -84,53 +77,12 @@ async function writeBody(
   claim: Claim,
   hash: Hash | null,
 ): Promise<Written> {
-  let offset = append.offset;
-  const batches = new BodyBatches(body, claim.signal);
-  try {
-    for (let batch = await batches.next(); batch !== null; batch = await batches.next()) {
-      const pieces = firstBytes(batch, append.limit - offset);
-      const writing = file.write(pieces, offset, (bytes) => {
-        offset += bytes;
-      });
-      // Hashed on this thread while the system writes on another.
-      for (const piece of pieces) {
-        append.observer.bytes(piece);
-        hash?.update(piece);
-      }
-      await writing;
-      pieces.forEach(free);
-      if (!hash) claim.raise(offset);
-      if (pieces !== batch) throw tooLargeError();
-    }
-    return { offset, failure: null };
-  } catch (failure) {
-    return { offset, failure };
-  } finally {
-    batches.stop();
-  }
-}
-
-/** The same array when all of it fits into `room` bytes, else a new one with what fits. */
-function firstBytes(pieces: Buffer[], room: number): Buffer[] {
-  const total = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (total <= room) return pieces;
-  const kept: Buffer[] = [];
-  let left = room;
-  for (const piece of pieces) {
-    if (left === 0) break;
-    kept.push(piece.subarray(0, left));
-    left -= Math.min(left, piece.length);
-  }
-  return kept;
-}
-
-function tooLargeError(): AppError {
-  return new AppError('payload_too_large', 'The body is longer than the rest of the upload.');
-}
-
-function checksumError(): AppError {
-  return new AppError(
-    'chunk_checksum_mismatch',
-    'The body does not match its checksum: send it again from the same offset.',
-  );
+  return takeBody(append, body, claim.signal, hash, async (pieces, position, onWritten) => {
+    let offset = position;
+    await file.write(pieces, position, (bytes) => {
+      offset += bytes;
+      onWritten(bytes);
+    });
+    if (!hash) claim.raise(offset);
+  });
 }

@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
 import { AppError, unavailable } from '@stowage/common/errors';
-import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from './blob-store.ts';
+import type { Append, AppendableStore, BlobPage, ByteRange, ExpectedContent, StagedContent } from './blob-store.ts';
 import { usualLimits } from './idle-limit.ts';
 import type { StoreLimits } from './idle-limit.ts';
-import { parseBlobKey } from './keys.ts';
+import { checkedId, parseBlobKey } from './keys.ts';
 import { noSignal, shortCall } from './s3-calls.ts';
 import type { S3Config, StoreAgents } from './s3-config.ts';
 import { connectS3 } from './s3-connection.ts';
@@ -12,6 +12,7 @@ import { hasStatus, isMissing, s3Error } from './s3-errors.ts';
 import { listBlobs } from './s3-listing.ts';
 import { claimMarker, readMarker } from './s3-marker.ts';
 import { readRange } from './s3-read.ts';
+import { S3Staging } from './s3-staging.ts';
 import { sweepUploads } from './s3-sweep.ts';
 import { writeBlob } from './s3-write.ts';
 
@@ -19,11 +20,13 @@ import { writeBlob } from './s3-write.ts';
  * Blobs as objects `<prefix>/blobs/<xx>/<blob id>` of a bucket. In a bucket that keeps versions a deleted blob lives on as
  * an old version, until a rule of the bucket removes it.
  */
-export class S3Store implements BlobStore {
+export class S3Store implements AppendableStore {
   readonly #s3: S3Connection;
+  readonly #staging: S3Staging;
 
   private constructor(s3: S3Connection) {
     this.#s3 = s3;
+    this.#staging = new S3Staging(s3);
   }
 
   /** The store in a bucket, which must exist. Connects to nothing yet. */
@@ -88,6 +91,41 @@ export class S3Store implements BlobStore {
     const found = await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal }));
     if (found.ContentLength === undefined) throw unavailable('The backend does not say how large a blob is.');
     return found.ContentLength;
+  }
+
+  async createStaged(stagedId: string): Promise<void> {
+    checkedId(stagedId);
+    await guarded(() => this.#staging.create(stagedId));
+  }
+
+  async stagedOffset(stagedId: string): Promise<number | null> {
+    checkedId(stagedId);
+    return guarded(() => this.#staging.offset(stagedId));
+  }
+
+  async append(append: Append, body: Readable, signal: AbortSignal): Promise<number> {
+    checkedId(append.stagedId);
+    return guarded(() => this.#staging.append(append, body, signal), signal);
+  }
+
+  async seal(
+    stagedId: string,
+    key: string,
+    check: (content: StagedContent, signal: AbortSignal) => Promise<void>,
+  ): Promise<boolean> {
+    const objectKey = this.#objectKey(key);
+    checkedId(stagedId);
+    return guarded(() => this.#staging.seal(stagedId, objectKey, check));
+  }
+
+  async discard(stagedId: string): Promise<void> {
+    checkedId(stagedId);
+    await guarded(() => this.#staging.discard(stagedId));
+  }
+
+  /** A bucket does not say what fits; a full one refuses. */
+  async freeBytes(): Promise<number> {
+    return Number.MAX_SAFE_INTEGER;
   }
 
   #objectKey(key: string): string {

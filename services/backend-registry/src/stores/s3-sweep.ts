@@ -4,6 +4,7 @@ import { isBlobKey } from './keys.ts';
 import { shortCall } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { abortUpload } from './s3-multipart.ts';
+import { stagingFolder } from './s3-segments.ts';
 
 /** Aborts our multipart uploads that were begun before `before`; gives how many. */
 export async function sweepUploads(s3: S3Connection, before: Date): Promise<number> {
@@ -32,6 +33,10 @@ export async function sweepUploads(s3: S3Connection, before: Date): Promise<numb
   }
 }
 
+function isOurs(path: string): boolean {
+  return isBlobKey(path) || new RegExp(`^${stagingFolder}/[^/]+/\\d{16}$`).test(path);
+}
+
 function isAbandoned(
   s3: S3Connection,
   upload: MultipartUpload,
@@ -39,5 +44,5 @@ function isAbandoned(
 ): upload is MultipartUpload & { Key: string; UploadId: string } {
   const { Key, UploadId, Initiated } = upload;
   if (!Key?.startsWith(s3.prefix) || !UploadId || !Initiated) return false;
-  return isBlobKey(Key.slice(s3.prefix.length)) && Initiated < before;
+  return isOurs(Key.slice(s3.prefix.length)) && Initiated < before;
 }

@@ -88,7 +88,8 @@ export class StagedClaims {
   }
 }
 
-function lockedError(): AppError {
+/** Somebody else writes to the same staged content. */
+export function lockedError(): AppError {
   return new AppError('locked', 'Another request writes to this upload just now: ask for the offset and try again.', {
     members: { retry_after: 1 },
   });
