@@ -6,11 +6,11 @@ import { Agent as HttpsAgent } from 'node:https';
 import { inspect } from 'node:util';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
-import type { BlobStore } from './blob-store.ts';
+import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { blobKey } from './keys.ts';
 import { S3Store } from './s3-store.ts';
 import { seededContent, writeContent } from './test-content.ts';
-import { never, readAll, refuses } from './test-store.ts';
+import { append, never, readAll, refuses } from './test-store.ts';
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -24,7 +24,7 @@ const secrets = {
 const impatient = { connectMs: 150, callMs: 150, completeMs: 150, idleMs: 150 };
 
 /** What every method must stand, each on its own. */
-const calls: Record<string, (store: BlobStore) => Promise<unknown>> = {
+const calls: Record<string, (store: AppendableStore) => Promise<unknown>> = {
   identity: (store) => store.identity(),
   claim: (store) => store.claim(newId()),
   stat: (store) => store.stat(key),
@@ -34,6 +34,12 @@ const calls: Record<string, (store: BlobStore) => Promise<unknown>> = {
   sweep: (store) => store.sweep(new Date()),
   'write of little': (store) => writeContent(store, key, seededContent(100, 1)),
   'write of more': (store) => writeContent(store, key, seededContent(9 * mebibyte, 1)),
+  'making staged content': (store) => store.createStaged(newId()),
+  'asking for an offset': (store) => store.stagedOffset(newId()),
+  'appending a little': (store) => append(store, newId(), 0, 'x', { create: true }),
+  'appending more': (store) => append(store, newId(), 0, Buffer.alloc(9 * mebibyte), { create: true }),
+  sealing: (store) => store.seal(newId(), key, async () => undefined),
+  discarding: (store) => store.discard(newId()),
   'write in parts': (store) => writeContent(store, key, seededContent(65 * mebibyte, 1)),
 };
 
@@ -57,7 +63,7 @@ const faults: Record<string, Handler> = {
 describe('an S3 store with a server that fails', () => {
   let server: Server;
   /** Waits for hardly anything. */
-  let store: BlobStore;
+  let store: AppendableStore;
   /** For what has to go well. */
   let patient: BlobStore;
   let agent: HttpAgent;

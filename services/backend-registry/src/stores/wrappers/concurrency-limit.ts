@@ -2,7 +2,7 @@ import { unavailable } from '@stowage/common/errors';
 import type { StoreCall, Wrapper } from './wrapped-store.ts';
 
 export interface LimitOptions {
-  /** How many calls are under way at once; a read counts until its first byte, as its reader may take all its time. */
+  /** How many calls are under way at once; a read counts until its first byte, and an append does not, as their clients may take all their time. */
   most: number;
   /** How long a call may wait for its turn, in milliseconds. */
   waitMs: number;
@@ -19,6 +19,7 @@ export class ConcurrencyLimit implements Wrapper {
   }
 
   async around<R>(call: StoreCall<R>): Promise<R> {
+    if (call.name === 'append') return call.run();
     if (this.#running < this.#options.most) this.#running += 1;
     else await this.#turn(call.signal);
     try {

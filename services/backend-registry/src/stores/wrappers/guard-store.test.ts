@@ -1,22 +1,25 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { mkdtemp, readdir, readFile, rm, mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import { AppError, unavailable } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import { blobStoreSuite } from '../blob-store-suite.ts';
-import type { BlobStore } from '../blob-store.ts';
+import type { AppendableStore, BlobStore } from '../blob-store.ts';
+import { describeAppendableStore } from '../conformance.ts';
+import type { StoreState } from '../conformance.ts';
 import { markerName } from '../identity-marker.ts';
 import { blobKey } from '../keys.ts';
 import { LocalDirectory } from '../local-directory.ts';
 import { refusal } from '../store-refusal.ts';
 import { seededContent, writeContent } from '../test-content.ts';
-import { brokenBody, never, readAll, refuses } from '../test-store.ts';
+import { append, brokenBody, never, readAll, refuses, slowWriter } from '../test-store.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import { guardStore, usualGuard } from './guard-store.ts';
+import { guardAppendableStore, guardStore, usualGuard } from './guard-store.ts';
 import { retry } from './retry.ts';
+import { WrappedAppendableStore } from './wrapped-appendable-store.ts';
 import { WrappedStore } from './wrapped-store.ts';
 import type { StoreCall, Wrapper } from './wrapped-store.ts';
 
@@ -43,11 +46,36 @@ class Trouble implements Wrapper {
   }
 }
 
-async function openLocal(root: string): Promise<BlobStore> {
+async function openLocal(root: string): Promise<AppendableStore> {
   const store = await LocalDirectory.open(root);
   await store.prepare();
   return store;
 }
+
+async function filesIn(root: string): Promise<Record<string, number>> {
+  const sizes: Record<string, number> = {};
+  for (const entry of await readdir(root, { recursive: true, withFileTypes: true })) {
+    const file = path.join(entry.parentPath, entry.name);
+    if (entry.isFile() && entry.name !== markerName) sizes[path.relative(root, file)] = (await stat(file)).size;
+  }
+  return sizes;
+}
+
+describeAppendableStore('a guarded store', async () => {
+  const root = await mkdtemp(path.join(tmpdir(), 'stowage-store-'));
+  return {
+    store: guardAppendableStore(await openLocal(root), () => undefined),
+    state: async () => {
+      const state: StoreState = { staged: {}, blobs: {} };
+      for (const [file, size] of Object.entries(await filesIn(root))) {
+        if (file.startsWith('staging/')) state.staged[path.basename(file)] = size;
+        else state.blobs[file] = size;
+      }
+      return state;
+    },
+    close: () => rm(root, { recursive: true }),
+  };
+});
 
 blobStoreSuite('a guarded store', async () => {
   const root = await mkdtemp(path.join(tmpdir(), 'stowage-store-'));
@@ -57,15 +85,7 @@ blobStoreSuite('a guarded store', async () => {
   };
   return {
     store: guardStore(await openLocal(root), () => undefined),
-    state: async () => {
-      const sizes: Record<string, number> = {};
-      for (const entry of await readdir(root, { recursive: true, withFileTypes: true })) {
-        const file = path.join(entry.parentPath, entry.name);
-        if (entry.isFile() && entry.name !== markerName)
-          sizes[path.relative(root, file)] = (await readFile(file)).length;
-      }
-      return sizes;
-    },
+    state: () => filesIn(root),
     plant,
     unplant: (name) => rm(path.join(root, name)),
     killWriter: (blob) => plant(`${blob}.1.tmp`, Buffer.from('half')),
@@ -204,6 +224,28 @@ describe('around a store', () => {
     await refuses(stream.toArray(), 'unavailable');
     (await store.read(key, { start: 0, end: 100 }, never)).destroy();
     expect((await readAll(store, key, 0, 100)).equals(content.slice(0, 100))).toBe(true);
+  });
+
+  test('an upload whose client is slow, or goes away, holds up nobody and is no failure', async () => {
+    const store = new WrappedAppendableStore(await openLocal(root), [
+      new ConcurrencyLimit({ most: 1, waitMs: 1 }),
+      new CircuitBreaker({ failures: 1, openMs: 1e9 }),
+    ]);
+    const id = newId();
+    await store.createStaged(id);
+    const writer = slowWriter(store, id, 0, 1n);
+    await writer.send('abc');
+    expect(await store.stat(key)).toBeNull();
+    writer.end();
+    await writer.result;
+    await refuses(append(store, id, 3, brokenBody(Buffer.from('def'))), 'unavailable');
+    await refuses(
+      store.seal(id, key, async () => {
+        throw unavailable('not the store');
+      }),
+      'unavailable',
+    );
+    expect(await store.stagedOffset(id)).toBe(6);
   });
 
   test('a stream that breaks is a failure', async () => {

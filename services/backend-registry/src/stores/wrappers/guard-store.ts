@@ -1,4 +1,4 @@
-import type { BlobStore } from '../blob-store.ts';
+import type { AppendableStore, BlobStore } from '../blob-store.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import type { BreakerOptions } from './circuit-breaker.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
@@ -7,7 +7,9 @@ import { measure } from './measure.ts';
 import type { CallRecorder } from './measure.ts';
 import { retry } from './retry.ts';
 import type { RetryOptions } from './retry.ts';
+import { WrappedAppendableStore } from './wrapped-appendable-store.ts';
 import { WrappedStore } from './wrapped-store.ts';
+import type { Wrapper } from './wrapped-store.ts';
 
 export interface GuardOptions {
   retry: RetryOptions;
@@ -27,10 +29,23 @@ export const usualGuard: GuardOptions = {
  * limit, waiting for a place is no failure of the backend, and only calls that were made are measured.
  */
 export function guardStore(store: BlobStore, record: CallRecorder, options: GuardOptions = usualGuard): BlobStore {
-  return new WrappedStore(store, [
+  return new WrappedStore(store, guards(record, options));
+}
+
+/** As guardStore, for a store that content can grow in. */
+export function guardAppendableStore(
+  store: AppendableStore,
+  record: CallRecorder,
+  options: GuardOptions = usualGuard,
+): AppendableStore {
+  return new WrappedAppendableStore(store, guards(record, options));
+}
+
+function guards(record: CallRecorder, options: GuardOptions): Wrapper[] {
+  return [
     retry(options.retry),
     new ConcurrencyLimit(options.limit),
     new CircuitBreaker(options.breaker),
     measure(record),
-  ]);
+  ];
 }

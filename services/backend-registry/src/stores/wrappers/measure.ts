@@ -1,10 +1,10 @@
-import type { BlobStore } from '../blob-store.ts';
+import type { AppendableStore } from '../blob-store.ts';
 import { toAppError } from '@stowage/common/errors';
 import type { ErrorCode } from '@stowage/common/errors';
 import type { StoreCall, Wrapper } from './wrapped-store.ts';
 
 /** Hears of each call of a store: how it ended, and how long it took in milliseconds (to the first byte, for a read). */
-export type CallRecorder = (name: keyof BlobStore, outcome: 'ok' | ErrorCode, durationMs: number) => void;
+export type CallRecorder = (name: keyof AppendableStore, outcome: 'ok' | ErrorCode, durationMs: number) => void;
 
 /** Tells `record` of every call. */
 export function measure(record: CallRecorder): Wrapper {

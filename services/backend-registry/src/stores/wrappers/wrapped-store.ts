@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream';
-import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from '../blob-store.ts';
+import type { AppendableStore, BlobPage, BlobStore, ByteRange, ExpectedContent } from '../blob-store.ts';
 
 /** One call of a store on its way through the wrappers. */
 export interface StoreCall<R> {
-  name: keyof BlobStore;
+  name: keyof AppendableStore;
   /** May be run again after it failed, with the same effect as once. */
   repeatable: boolean;
   /** The caller's. */
@@ -31,57 +31,68 @@ export class WrappedStore implements BlobStore {
   }
 
   async identity(): Promise<string | null> {
-    return this.#repeatable('identity', never, () => this.#store.identity());
+    return this.repeatable('identity', () => this.#store.identity());
   }
 
   async claim(backendId: string): Promise<void> {
-    return this.#repeatable('claim', never, () => this.#store.claim(backendId));
+    return this.repeatable('claim', () => this.#store.claim(backendId));
   }
 
   async prepare(): Promise<void> {
-    return this.#repeatable('prepare', never, () => this.#store.prepare());
+    return this.repeatable('prepare', () => this.#store.prepare());
   }
 
   async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
-    return this.#repeatable('read', signal, () => this.#store.read(key, range, signal));
+    return this.repeatable('read', () => this.#store.read(key, range, signal), signal);
   }
 
   async stat(key: string): Promise<{ size: number } | null> {
-    return this.#repeatable('stat', never, () => this.#store.stat(key));
+    return this.repeatable('stat', () => this.#store.stat(key));
   }
 
   async delete(key: string): Promise<void> {
-    return this.#repeatable('delete', never, () => this.#store.delete(key));
+    return this.repeatable('delete', () => this.#store.delete(key));
   }
 
   async list(cursor: string | null, limit: number): Promise<BlobPage> {
-    return this.#repeatable('list', never, () => this.#store.list(cursor, limit));
+    return this.repeatable('list', () => this.#store.list(cursor, limit));
   }
 
   async sweep(before: Date): Promise<number> {
-    return this.#repeatable('sweep', never, () => this.#store.sweep(before));
+    return this.repeatable('sweep', () => this.#store.sweep(before));
   }
 
   /** A body can be read once only, so a write is not repeated. */
   async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
-    return this.#through({
+    return this.through({
       name: 'write',
       repeatable: false,
       signal,
-      callersFault: () => signal.aborted || body.errored !== null || (body.destroyed && !body.readableEnded),
+      callersFault: () => signal.aborted || bodyBroke(body),
       run: () => this.#store.write(key, content, body, signal),
     });
   }
 
-  async #repeatable<R>(name: keyof BlobStore, signal: AbortSignal, run: () => Promise<R>): Promise<R> {
-    return this.#through({ name, repeatable: true, signal, callersFault: () => signal.aborted, run });
+  /** Runs a call that has the same effect twice as once. */
+  protected async repeatable<R>(
+    name: keyof AppendableStore,
+    run: () => Promise<R>,
+    signal: AbortSignal = never,
+  ): Promise<R> {
+    return this.through({ name, repeatable: true, signal, callersFault: () => signal.aborted, run });
   }
 
-  async #through<R>(call: StoreCall<R>): Promise<R> {
+  /** Runs a call within all wrappers. */
+  protected async through<R>(call: StoreCall<R>): Promise<R> {
     const whole = this.#wrappers.reduceRight(
       (inner, wrapper) => ({ ...inner, run: () => wrapper.around(inner) }),
       call,
     );
     return whole.run();
   }
+}
+
+/** Whether a body that was to be read broke off, or was taken away. */
+export function bodyBroke(body: Readable): boolean {
+  return body.errored !== null || (body.destroyed && !body.readableEnded);
 }
