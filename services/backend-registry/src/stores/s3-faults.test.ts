@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import { createServer, Agent as HttpAgent } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
+import type { Duplex } from 'node:stream';
 import { inspect } from 'node:util';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { blobKey } from './keys.ts';
+import type { S3Config } from './s3-config.ts';
 import { S3Store } from './s3-store.ts';
 import { seededContent, writeContent } from './test-content.ts';
 import { append, never, readAll, refuses } from './test-store.ts';
@@ -68,6 +70,7 @@ describe('an S3 store with a server that fails', () => {
   let patient: BlobStore;
   let agent: HttpAgent;
   let handler: Handler;
+  let config: S3Config;
   let asked: string[];
 
   beforeEach(async () => {
@@ -81,7 +84,7 @@ describe('an S3 store with a server that fails', () => {
     if (typeof address !== 'object' || !address) throw new Error('no port');
     agent = new HttpAgent({ keepAlive: true });
     const place = { region: 'us-east-1', bucket: 'some', prefix: 'a/b', forcePathStyle: true };
-    const config = { endpoint: `http://127.0.0.1:${address.port}`, ...place, ...secrets };
+    config = { endpoint: `http://127.0.0.1:${address.port}`, ...place, ...secrets };
     const agents = { http: agent, https: new HttpsAgent() };
     store = await S3Store.open(config, agents, impatient);
     patient = await S3Store.open(config, agents);
@@ -116,6 +119,34 @@ describe('an S3 store with a server that fails', () => {
     for (const call of Object.values(calls)) await refuses(call(store), 'unavailable');
     server = createServer();
     await once(server.listen(0, '127.0.0.1'), 'listening');
+  });
+
+  test('connects through the agents that it was given only, and tells what they refuse', async () => {
+    let made = 0;
+    class CountingAgent extends HttpAgent {
+      override createConnection(
+        ...[options, callback]: Parameters<HttpAgent['createConnection']>
+      ): Duplex | null | undefined {
+        made += 1;
+        if (refusing) throw new AppError('unavailable', 'This address is not allowed.');
+        return super.createConnection(options, callback);
+      }
+    }
+    let refusing = false;
+    let connections = 0;
+    server.on('connection', () => (connections += 1));
+    const counting = new CountingAgent();
+    const counted = await S3Store.open(config, { http: counting, https: new HttpsAgent() });
+    handler = multipart((_request, response) => respond(response, '<CompleteMultipartUploadResult/>'), 65 * mebibyte);
+    for (const size of [10, 9 * mebibyte, 65 * mebibyte]) await writeContent(counted, key, seededContent(size, 1));
+    expect(connections).toBeGreaterThan(2);
+    expect(made).toBe(connections);
+    refusing = true;
+    for (const call of Object.values(calls)) {
+      expect((await refuses(call(counted), 'unavailable')).detail).toBe('This address is not allowed.');
+    }
+    expect(made).toBeGreaterThan(connections);
+    counting.destroy();
   });
 
   test('and is full is told as such, also in the middle of a blob', async () => {
