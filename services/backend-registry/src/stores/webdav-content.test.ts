@@ -50,6 +50,7 @@ describe('content that comes from a WebDAV server', () => {
       { 'content-range': `bytes 0-${end - start - 1}/${content.size}` },
       { 'content-range': `bytes ${start}-${end}/${content.size}` },
       { 'content-range': `bytes ${start}-${end - 2}/${content.size}` },
+      { 'content-range': `bytes ${start - 1}-${end - 1}/${content.size}` },
       { 'content-range': `bytes */${content.size}` },
       { 'content-range': `items ${start}-${end - 1}/${content.size}` },
       { 'content-range': `bytes ${start}-${end - 1}/${content.size}`, 'content-encoding': 'gzip' },

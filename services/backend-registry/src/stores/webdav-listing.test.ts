@@ -162,7 +162,8 @@ describe('what a WebDAV server says of its folders', () => {
       space: { start: '', again: () => ' '.repeat(1000) },
       'a doctype': { start: '<!DOCTYPE x [', again: () => '<!ENTITY x "y">'.repeat(100) },
     };
-    for (const { start, again } of Object.values(starts)) {
+    const patient = await WebdavStore.open(server.config, testAgents());
+    for (const [what, { start, again }] of Object.entries(starts)) {
       server.misbehaviour = (request, response) => {
         if (request.method !== 'PROPFIND') return false;
         response.writeHead(207).write(`<?xml version="1.0"?><D:multistatus xmlns:D="DAV:">${start}`);
@@ -172,9 +173,11 @@ describe('what a WebDAV server says of its folders', () => {
         more();
         return true;
       };
-      await refuses(store.list(null, 10), 'unavailable');
-      await refuses(store.sweep(new Date()), 'unavailable');
-      await refuses(store.stat(blobKey(idIn('aa'))), 'unavailable');
+      // What is no entry is left long before the limit of a listing.
+      const asked = /entr/.test(what) ? store : patient;
+      await refuses(asked.list(null, 10), 'unavailable');
+      await refuses(asked.sweep(new Date()), 'unavailable');
+      await refuses(asked.stat(blobKey(idIn('aa'))), 'unavailable');
     }
   });
 
