@@ -18,7 +18,9 @@ export const unreachable = 'The backend can not be reached, or broke the connect
 /** An error of the connection. Its own cause is left out: it may quote what was sent or received. */
 export function connectionError(error: unknown): AppError {
   if (error instanceof AppError) return error;
-  return unavailable(unreachable, plainCause(error));
+  const fact = factOf(error);
+  if (untrusted.test(fact)) return refusal("The certificate of the backend's server is not trusted.", fact);
+  return unavailable(unreachable, new Error(fact));
 }
 
 /** An answer that is not what the protocol demands. `fault` is for the log. */
@@ -46,8 +48,11 @@ function troubleOf(status: number): string {
   return 'The backend can not be used just now.';
 }
 
-function plainCause(error: unknown): Error {
-  if (typeof error !== 'object' || error === null) return new Error('unknown');
+/** The codes of Node and OpenSSL for a certificate that does not hold. */
+const untrusted = /^[A-Z_]*(CERT|ERR_TLS_|UNABLE_TO_VERIFY)[A-Z_]*:/;
+
+function factOf(error: unknown): string {
+  if (typeof error !== 'object' || error === null) return 'unknown';
   const code = 'code' in error ? String(error.code) : 'no code';
-  return new Error('message' in error ? `${code}: ${String(error.message)}` : code);
+  return 'message' in error ? `${code}: ${String(error.message)}` : code;
 }
