@@ -22,6 +22,7 @@ import type { TestDatabase } from '@stowage/tests/support/test-database';
 import pg from 'pg';
 import { placementSettings } from './settings.ts';
 import { serviceProcess } from './service.ts';
+import { TestStorage } from './test-storage.ts';
 import { around, fakeBackends, fakeBlobs, fakeContent, farId, localId } from './test-neighbours.ts';
 
 const user = newId();
@@ -62,7 +63,7 @@ beforeAll(async () => {
   });
   connections.add('placement', service.endpoints, []);
   connections.add('backend-registry', [fakeBackends(), fakeBlobs()], []);
-  connections.add('catalog', [fakeContent()], []);
+  connections.add('catalog', [fakeContent(), new TestStorage().replicaEndpoint()], []);
   policies = connections.client(PolicyService);
   jobs = connections.client(JobService);
   await service.start();
@@ -299,6 +300,8 @@ describe('the jobs that placement works', () => {
     expect((await run(['verify_blob'])).succeeded).toBe(1);
     expect(around.settled).toEqual([state]);
     expect((await jobs.getJob({ id }, as())).job?.result).toEqual({ verdict });
+    const { rows } = await pool.query(`select params from jobs.jobs where kind = 'place_blob'`);
+    expect(rows).toEqual(verdict === 'good' ? [] : [{ params: { blob_id: params.blob_id } }]);
   });
 
   test('prune_history drops what was kept long enough, in batches, and nothing else', async () => {
