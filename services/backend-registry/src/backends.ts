@@ -7,7 +7,7 @@ import { query } from '@stowage/common/database/transaction';
 import { isId } from '@stowage/common/ids';
 import type { BackendSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { noBackend } from './backend-row.ts';
-import { davRootPath } from './stores/remote-config.ts';
+import { davRootPath } from './stores/open-store.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 export type BackendInit = MessageInitShape<typeof BackendSchema>;

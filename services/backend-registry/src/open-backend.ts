@@ -13,7 +13,7 @@ import type { Secrets } from './secrets/secret-table.ts';
 import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
 import { isAppendable, MarkerFault, openStore } from './stores/open-store.ts';
 import type { StoreNeeds } from './stores/open-store.ts';
-import { davRootPath } from './stores/remote-config.ts';
+import { davRootPath } from './stores/open-store.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** How long a marker that was found right is believed, and the row of its backend with it. */

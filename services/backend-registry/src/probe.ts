@@ -5,7 +5,7 @@ import { newId } from '@stowage/common/ids';
 import type { Fault } from './backend-health.ts';
 import type { BlobStore } from './stores/blob-store.ts';
 import { blobKey } from './stores/keys.ts';
-import { isCertain, isDenied, MarkerFault } from './stores/open-store.ts';
+import { isCertain, MarkerFault } from './stores/open-store.ts';
 
 /** How long a step may take: a hung disk or server must not hang who checks it. */
 const stepMs = 5_000;
@@ -37,9 +37,8 @@ export async function step<R>(name: string, work: (signal: AbortSignal) => Promi
     return await Promise.race([work(stop.signal), late.promise]);
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
-    const detail = isDenied(error) ? 'The endpoint’s address is not allowed here.' : error.detail;
     const failed = error instanceof MarkerFault ? 'marker' : name;
-    throw new StepFault({ step: failed, detail, certain: isCertain(error) }, error);
+    throw new StepFault({ step: failed, detail: error.detail, certain: isCertain(error) }, error);
   } finally {
     clearTimeout(timer);
     late.promise.catch(() => undefined);

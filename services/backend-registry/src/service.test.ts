@@ -172,7 +172,7 @@ describe('backends', () => {
     await refuses(replica.backends.listBackends({ limit: 1, cursor: 'x' }, context()), 'validation_failed');
   });
 
-  test('of a type that is not supported yet is unavailable', async () => {
+  test('whose configuration lacks something is unavailable, and says what', async () => {
     const id = newId();
     await registry.admin.query(`insert into registry.backends (id, name, type, config) values ($1, 's', 's3', '{}')`, [
       id,
@@ -181,7 +181,7 @@ describe('backends', () => {
       replica.blobs.statStaged({ backendId: id, stagedId: newId() }, context()),
       'unavailable',
     );
-    expect(refusal.detail).toMatch(/not supported yet/);
+    expect(refusal.detail).toMatch(/has no region/);
   });
 });
 

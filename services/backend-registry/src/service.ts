@@ -10,13 +10,13 @@ import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
 import { EndpointGuard } from './network/endpoint-guard.ts';
 import { OpenBackends } from './open-backend.ts';
-import { storeMetrics } from './store-metrics.ts';
 import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
 import { openKeyRing } from './secrets/open-key-ring.ts';
 import { registrySettings } from './settings.ts';
 import type { RegistrySettings } from './settings.ts';
+import { storeCallRecorder } from './store-metrics.ts';
 import type { Tables } from './tables.ts';
 
 /** The backends, and alone in touching storage. */
@@ -38,7 +38,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
   const roots = new LocalRoots([path.join(dataDir, 'backends'), ...settings.localRoots]);
   const guard = new EndpointGuard(settings.endpointDeny);
   const agents = guard.agents();
-  const backends = new OpenBackends({ db, keys, stores: { roots, agents, record: storeMetrics() }, logger });
+  const backends = new OpenBackends({ db, keys, stores: { roots, agents, record: storeCallRecorder() }, logger });
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
   const parts = {

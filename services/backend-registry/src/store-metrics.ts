@@ -1,14 +1,11 @@
 import { metrics } from '@opentelemetry/api';
 import type { CallRecorder } from './stores/wrappers/measure.ts';
-import type { BackendType } from './tables.ts';
 
-/** Counts and times what backends over the network were asked, by type, operation and outcome. */
-export function storeMetrics(): (type: BackendType) => CallRecorder {
-  const duration = metrics.getMeter('stowage').createHistogram('stowage.backend.operation.duration', {
-    description: 'How long a backend took to answer, or to send its first byte.',
+/** Counts and times the calls of stores over the network, by call and outcome. */
+export function storeCallRecorder(): CallRecorder {
+  const durations = metrics.getMeter('stowage').createHistogram('stowage.store.call.duration', {
     unit: 's',
+    description: 'Calls to storage backends over the network; of a read the time to its first byte.',
   });
-  return (type) => (operation, outcome, durationMs) => {
-    duration.record(durationMs / 1_000, { 'stowage.backend.type': type, operation, outcome });
-  };
+  return (call, outcome, durationMs) => durations.record(durationMs / 1_000, { call, outcome });
 }

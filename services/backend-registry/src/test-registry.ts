@@ -107,7 +107,7 @@ function replicaOver(
   const backends = new OpenBackends({
     db,
     keys,
-    stores: { roots, agents: guard.agents(), record: () => () => undefined },
+    stores: { roots, agents: guard.agents(), record: () => undefined },
     logger,
   });
   const digests = new DigestCache();

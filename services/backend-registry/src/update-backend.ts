@@ -1,7 +1,7 @@
 import type { JsonObject, MessageInitShape } from '@bufbuild/protobuf';
 import { sql } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
-import { AppError, unavailable } from '@stowage/common/errors';
+import { AppError } from '@stowage/common/errors';
 import { answeredBefore } from '@stowage/common/jobs/idempotency';
 import { normalizeName } from '@stowage/common/names';
 import type { CallContext } from '@stowage/common/rpc/context';
@@ -19,8 +19,31 @@ import { holdingsOf } from './delete-blockers.ts';
 import { writeSecrets } from './secrets/secret-table.ts';
 import type { BackendRow } from './tables.ts';
 
+/** Someone else's change came between looking at the backend and changing it. */
+class ChangedMeanwhile extends AppError {
+  constructor() {
+    super('unavailable', 'The backend was changed at the same moment: try again.', { members: { retry_after: 1 } });
+  }
+}
+
+const attempts = 8;
+
 /** Changes name and configuration and checks the backend. Errors as UpdateBackend says. */
 export async function updateBackend(
+  needs: ChangeNeeds,
+  request: UpdateBackendRequest,
+  context: CallContext,
+): Promise<MessageInitShape<typeof UpdateBackendResponseSchema>> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await tryUpdate(needs, request, context);
+    } catch (error) {
+      if (!(error instanceof ChangedMeanwhile) || attempt === attempts) throw error;
+    }
+  }
+}
+
+async function tryUpdate(
   needs: ChangeNeeds,
   request: UpdateBackendRequest,
   context: CallContext,
@@ -39,7 +62,7 @@ export async function updateBackend(
   const made = await change(needs, context, output, moved ? next : null, async (trx) => {
     const now = await lockBackend(trx, row.id);
     requireVersion(now, request.ifMatch);
-    if (now.version !== row.version) throw unavailable('The backend was changed at the same moment: try again.');
+    if (now.version !== row.version) throw new ChangedMeanwhile();
     if (moved && !carries) await requireNothingHeld(trx, row.id);
     await writeSecrets(trx, needs.keys(), row.id, parsed.secrets);
     await applyUpdate(trx, row, { name, parsed, marked: moved ? carries : row.marked });

@@ -5,10 +5,16 @@ import https from 'node:https';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import type { LookupFunction, NetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { AppError } from '@stowage/common/errors';
 
-/** An endpoint's address is one that no backend may have. */
-export class EndpointDenied extends Error {
-  override readonly name = 'EndpointDenied';
+/** An endpoint's address is one that no backend may have. An AppError, so that stores hand it on as it is. */
+export class EndpointDenied extends AppError {
+  constructor(fact: string) {
+    super('unavailable', 'The endpoint’s address is not allowed here.', {
+      members: { retry_after: 2 },
+      cause: new Error(fact),
+    });
+  }
 }
 
 /** The agents that every request to a backend goes through. */

@@ -8,9 +8,11 @@ import type { BackendType } from '../tables.ts';
 import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { LocalDirectory } from './local-directory.ts';
 import { guarded, hasCode, makeDirectory } from './local-files.ts';
-import { s3Config, webdavConfig } from './remote-config.ts';
+import type { S3Config } from './s3-config.ts';
 import { S3Store } from './s3-store.ts';
+import { isRefusal, refusal } from './store-refusal.ts';
 import { WebdavStore } from './webdav-store.ts';
+import type { WebdavConfig } from './webdav-store.ts';
 import { guardStore } from './wrappers/guard-store.ts';
 import type { CallRecorder } from './wrappers/measure.ts';
 
@@ -29,9 +31,12 @@ export interface StorePlace {
 export interface StoreNeeds {
   roots: LocalRoots;
   agents: Agents;
-  /** Where the calls of a store over the network are counted. */
-  record: (type: BackendType) => CallRecorder;
+  /** Hears of each call over the network. */
+  record: CallRecorder;
 }
+
+/** The path of a WebDAV backend that names none. */
+export const davRootPath = '/stowage';
 
 /** A fault that one look at the store is enough to be sure of: its place or its marker is not there, or not ours. */
 export class MarkerFault extends AppError {
@@ -46,10 +51,34 @@ export async function openStore(place: StorePlace, needs: StoreNeeds): Promise<B
     case 'local_directory':
       return openLocal(place, needs.roots);
     case 's3':
-      return guardStore(await S3Store.open(s3Config(place), needs.agents), needs.record(place.type));
+      return guardStore(await S3Store.open(s3Config(place), needs.agents), needs.record);
     case 'webdav':
-      return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), needs.record(place.type));
+      return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), needs.record);
   }
+}
+
+function s3Config({ config, secrets }: StorePlace): S3Config {
+  const endpoint = typeof config['endpoint'] === 'string' ? config['endpoint'] : null;
+  return {
+    endpoint,
+    region: stringIn(config, 'region'),
+    bucket: stringIn(config, 'bucket'),
+    prefix: typeof config['prefix'] === 'string' ? config['prefix'] : '',
+    // What is not AWS seldom has a host for each bucket.
+    forcePathStyle: typeof config['force_path_style'] === 'boolean' ? config['force_path_style'] : endpoint !== null,
+    accessKeyId: stringIn(secrets, 'access_key_id'),
+    secretAccessKey: stringIn(secrets, 'secret_access_key'),
+    sessionToken: secrets['session_token'] ?? null,
+  };
+}
+
+function webdavConfig({ config, secrets }: StorePlace): WebdavConfig {
+  return {
+    url: stringIn(config, 'url'),
+    rootPath: typeof config['root_path'] === 'string' ? config['root_path'] : davRootPath,
+    username: stringIn(config, 'username'),
+    password: stringIn(secrets, 'password'),
+  };
 }
 
 async function openLocal({ config, isDefault, marked }: StorePlace, roots: LocalRoots): Promise<BlobStore> {
@@ -74,29 +103,13 @@ export function isAppendable(store: BlobStore): store is AppendableStore {
   return 'append' in store;
 }
 
-/** Whether one look is enough: a marker that is not ours, or a server that refuses our credentials. */
-export function isCertain(error: unknown): boolean {
-  return causesOf(error).some((cause) => cause instanceof MarkerFault || [401, 403].includes(statusOf(cause)));
+/** Whether one look is enough: a marker that is not ours, credentials that are refused, an address that is denied. */
+export function isCertain(error: AppError): boolean {
+  return error instanceof MarkerFault || error instanceof EndpointDenied || isRefusal(error);
 }
 
-/** Whether the guard of endpoints refused to connect. */
-export function isDenied(error: unknown): boolean {
-  return causesOf(error).some((cause) => cause instanceof EndpointDenied);
-}
-
-function causesOf(error: unknown): object[] {
-  const causes: object[] = [];
-  for (let cause = error; typeof cause === 'object' && cause !== null && causes.length < 8;) {
-    causes.push(cause);
-    cause = 'cause' in cause ? cause.cause : null;
-  }
-  return causes;
-}
-
-/** The HTTP status in an error of the libraries that the stores use, or 0. */
-function statusOf(error: object): number {
-  if ('$metadata' in error && typeof error.$metadata === 'object' && error.$metadata !== null) {
-    return 'httpStatusCode' in error.$metadata ? Number(error.$metadata.httpStatusCode) : 0;
-  }
-  return 'status' in error ? Number(error.status) : 'statusCode' in error ? Number(error.statusCode) : 0;
+function stringIn(values: JsonObject | Secrets, key: string): string {
+  const value = values[key];
+  if (typeof value === 'string') return value;
+  throw refusal(`This backend has no ${key}: set it first.`, `no ${key}`);
 }
