@@ -7,7 +7,17 @@ export type { Logger } from 'pino';
 export const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
-const secretFields = ['authorization', 'password', 'access_token', 'token', 'secret', 'password_hash'];
+const secretFields = [
+  'authorization',
+  'password',
+  'access_token',
+  'token',
+  'secret',
+  'password_hash',
+  'access_key_id',
+  'secret_access_key',
+  'session_token',
+];
 
 /** JSON lines on stdout with the service's name and the ids of the trace that is running; secrets are redacted. */
 export function createLogger(service: string, level: LogLevel, destination?: DestinationStream): Logger {
