@@ -9,7 +9,8 @@ import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { blobKey } from './keys.ts';
-import type { S3Config } from './s3-config.ts';
+import { usualLimits } from './idle-limit.ts';
+import type { S3Config, StoreAgents } from './s3-config.ts';
 import { S3Store } from './s3-store.ts';
 import { seededContent, writeContent } from './test-content.ts';
 import { append, never, readAll, refuses } from './test-store.ts';
@@ -18,6 +19,9 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 const mebibyte = 1024 * 1024;
 const key = blobKey(newId());
+const little = seededContent(100, 1);
+const more = seededContent(9 * mebibyte, 1);
+const inParts = seededContent(65 * mebibyte, 1);
 const secrets = {
   accessKeyId: 'AKIA-not-for-logs',
   secretAccessKey: 'secret-not-for-logs',
@@ -34,15 +38,15 @@ const calls: Record<string, (store: AppendableStore) => Promise<unknown>> = {
   delete: (store) => store.delete(key),
   list: (store) => store.list(null, 10),
   sweep: (store) => store.sweep(new Date()),
-  'write of little': (store) => writeContent(store, key, seededContent(100, 1)),
-  'write of more': (store) => writeContent(store, key, seededContent(9 * mebibyte, 1)),
+  'write of little': (store) => writeContent(store, key, little),
+  'write of more': (store) => writeContent(store, key, more),
   'making staged content': (store) => store.createStaged(newId()),
   'asking for an offset': (store) => store.stagedOffset(newId()),
   'appending a little': (store) => append(store, newId(), 0, 'x', { create: true }),
   'appending more': (store) => append(store, newId(), 0, Buffer.alloc(9 * mebibyte), { create: true }),
   sealing: (store) => store.seal(newId(), key, async () => undefined),
   discarding: (store) => store.discard(newId()),
-  'write in parts': (store) => writeContent(store, key, seededContent(65 * mebibyte, 1)),
+  'write in parts': (store) => writeContent(store, key, inParts),
 };
 
 const faults: Record<string, Handler> = {
@@ -69,6 +73,7 @@ describe('an S3 store with a server that fails', () => {
   /** For what has to go well. */
   let patient: BlobStore;
   let agent: HttpAgent;
+  let agents: StoreAgents;
   let handler: Handler;
   let config: S3Config;
   let asked: string[];
@@ -85,7 +90,7 @@ describe('an S3 store with a server that fails', () => {
     agent = new HttpAgent({ keepAlive: true });
     const place = { region: 'us-east-1', bucket: 'some', prefix: 'a/b', forcePathStyle: true };
     config = { endpoint: `http://127.0.0.1:${address.port}`, ...place, ...secrets };
-    const agents = { http: agent, https: new HttpsAgent() };
+    agents = { http: agent, https: new HttpsAgent() };
     store = await S3Store.open(config, agents, impatient);
     patient = await S3Store.open(config, agents);
   });
@@ -138,7 +143,7 @@ describe('an S3 store with a server that fails', () => {
     const counting = new CountingAgent();
     const counted = await S3Store.open(config, { http: counting, https: new HttpsAgent() });
     handler = multipart((_request, response) => respond(response, '<CompleteMultipartUploadResult/>'), 65 * mebibyte);
-    for (const size of [10, 9 * mebibyte, 65 * mebibyte]) await writeContent(counted, key, seededContent(size, 1));
+    for (const content of [little, more, inParts]) await writeContent(counted, key, content);
     expect(connections).toBeGreaterThan(2);
     expect(made).toBe(connections);
     refusing = true;
@@ -155,13 +160,14 @@ describe('an S3 store with a server that fails', () => {
         respond(response, '<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>');
       else fail(response, 507, 'XMinioStorageFull');
     };
-    for (const size of [100, 9 * mebibyte, 65 * mebibyte]) {
-      await refuses(writeContent(store, key, seededContent(size, 1)), 'insufficient_storage');
+    for (const content of [little, more, inParts]) {
+      await refuses(writeContent(patient, key, content), 'insufficient_storage');
     }
     expect(asked.at(-1)).toMatch(/^DELETE .*uploadId=u/);
   });
 
   test('when it puts parts together gives the upload up', async () => {
+    const hurried = await S3Store.open(config, agents, { ...usualLimits, completeMs: 150 });
     const endings: Record<string, Handler> = {
       'fails with status 200': (_request, response) => respond(response, '<Error><Code>InternalError</Code></Error>'),
       'never answers': () => undefined,
@@ -171,14 +177,14 @@ describe('an S3 store with a server that fails', () => {
     };
     for (const complete of Object.values(endings)) {
       handler = multipart(complete, 0);
-      await refuses(writeContent(store, key, seededContent(65 * mebibyte, 1)), 'unavailable');
+      await refuses(writeContent(hurried, key, inParts), 'unavailable');
       expect(asked.at(-1)).toMatch(/^DELETE .*uploadId=u/);
     }
     handler = multipart(
       (_request, response) => respond(response, '<CompleteMultipartUploadResult/>'),
       65 * mebibyte - 1,
     );
-    await refuses(writeContent(store, key, seededContent(65 * mebibyte, 1)), 'unavailable');
+    await refuses(writeContent(hurried, key, inParts), 'unavailable');
   });
 
   test('when it reads breaks the stream, and ends it never short', async () => {
@@ -216,7 +222,7 @@ describe('an S3 store with a server that fails', () => {
     }
     handler = (_request, response) =>
       void response.writeHead(206, { 'content-range': 'bytes 0-499/500' }).end(whole.subarray(0, 500));
-    await refuses(readAll(store, key, 0, 1000), 'not_found');
+    await refuses(readAll(patient, key, 0, 1000), 'not_found');
   });
 
   test('is let go of when a reader goes away, is cancelled, or cancels before there is an answer', async () => {
