@@ -8,6 +8,7 @@ import type { ClaimedJob, JsonObject } from '@stowage/common/jobs/job';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import { createLogger } from '@stowage/common/runtime/logger';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import { until } from '@stowage/tests/support/client';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
 import type { Kysely } from 'kysely';
@@ -165,7 +166,10 @@ describe('a full reconcile', () => {
     storage.onCopy = async () => {
       storage.onCopy = () => undefined;
       await admin.query(`update jobs.jobs set lease_until = now() - interval '1 s'`);
-      taken.push(run(await claim()));
+      const second = await claim();
+      taken.push(run(second));
+      const isTaken = 'select 1 from placement.reconcile_run where fence = $1';
+      await until(async () => (await admin.query(isTaken, [second.fence])).rows.length > 0);
     };
     await expect(run(slow)).rejects.toThrow('taken over');
     expect(await Promise.all(taken)).toEqual([expect.objectContaining({ failed: 0 })]);
