@@ -166,7 +166,7 @@ describe('Names and places that are made to escape', () => {
     const entries = await readdir(system.dataDir, { recursive: true });
     const id = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}';
     const ours = new RegExp(
-      `^backends(/local(/\\.stowage-backend\\.json|/staging(/${id}(\\.[a-z]+)?)?|/blobs(/[0-9a-f]{2}(/${id})?)?)?)?$`,
+      `^secret\\.key$|^backends(/local(/\\.stowage-backend\\.json|/staging(/${id}(\\.[a-z]+)?)?|/blobs(/[0-9a-f]{2}(/${id})?)?)?)?$`,
     );
     expect(entries.length).toBeGreaterThan(100);
     expect(entries.filter((entry) => !ours.test(entry))).toEqual([]);

@@ -26,9 +26,19 @@ export async function openKeyRing({ db, dataDir, secretKeys }: Needs): Promise<K
   const used = await usedKeys(db);
   const lost = used.filter((id) => keys.every((key) => key.id !== id));
   if (lost.length > 0) throw new StartupError(lostKeys(lost, dataDir));
-  const ring = new KeyRing(keys.length > 0 ? keys : [await makeKeyFile(dataDir)]);
+  const ring = new KeyRing(keys.length > 0 ? keys : [await makeKey(dataDir)]);
   await checkCanaries(db, ring, used);
   return ring;
+}
+
+async function makeKey(dataDir: string): Promise<SecretKey> {
+  try {
+    return await makeKeyFile(dataDir);
+  } catch (error) {
+    if (error instanceof StartupError) throw error;
+    const file = keyFileIn(dataDir);
+    throw new StartupError(`The key file ${file} can't be made (${String(error)}): set STOWAGE_SECRET_KEYS.`);
+  }
 }
 
 function lostKeys(lost: readonly string[], dataDir: string): string {

@@ -165,6 +165,12 @@ describe('the key in the data folder', () => {
     expect(await readSecrets(db(), ring, id)).toEqual({ password: 'hush' });
   });
 
+  test('that can’t be made ends the start with a sentence that says what to do', async () => {
+    await writeFile(path.join(dataDir, 'in-the-way'), '');
+    const inTheWay = { db: db(), dataDir: path.join(dataDir, 'in-the-way', 'data'), secretKeys: [] };
+    await expect(openKeyRing(inTheWay)).rejects.toThrow(/secret\.key can't be .*set STOWAGE_SECRET_KEYS/);
+  });
+
   test('is not made where the settings hold one', async () => {
     await opened(key('set'));
     expect(await readdir(dataDir)).toEqual([]);
