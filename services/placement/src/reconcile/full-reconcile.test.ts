@@ -171,7 +171,7 @@ describe('a full reconcile', () => {
       const isTaken = 'select 1 from placement.reconcile_run where fence = $1';
       await until(async () => (await admin.query(isTaken, [second.fence])).rows.length > 0);
     };
-    await expect(run(slow)).rejects.toThrow('taken over');
+    await expect(run(slow)).rejects.toThrow(PostponedJob);
     expect(await Promise.all(taken)).toEqual([expect.objectContaining({ failed: 0 })]);
     for (const id of storage.blobs.keys()) expect(storage.goodAt(id)).toHaveLength(2);
   });

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { inTransaction, query } from '@stowage/common/database/transaction';
-import { PermanentJobError } from '@stowage/common/jobs/job';
+import { PostponedJob } from '@stowage/common/jobs/job';
 import type { ClaimedJob, JsonObject } from '@stowage/common/jobs/job';
 import type { Tables } from '../tables.ts';
 
@@ -13,6 +13,8 @@ export type Turn =
   | { kind: 'later'; waiting: number }
   /** A run that began after this was asked for did all of it already. */
   | { kind: 'covered'; by: string };
+
+const retryMs = 1_000;
 
 /** More waiting jobs than this are not told apart: those beyond run for themselves. */
 const coversMax = 10_000;
@@ -51,13 +53,13 @@ export class RunSlot {
     });
   }
 
-  /** Keeps how far a run came; `clean` at its end, where nothing failed. Throws where another one runs by now. */
+  /** Keeps how far a run came; `clean` at its end, where nothing failed. Throws PostponedJob where another one runs by now. */
   async keep(job: ClaimedJob, position: JsonObject, clean = false): Promise<void> {
     const { numAffectedRows } = await query(() =>
       sql`
         update placement.reconcile_run set position = ${JSON.stringify(position)}::jsonb, clean = ${clean}
         where job_id = ${job.id} and fence = ${job.fence}`.execute(this.#db),
     );
-    if (numAffectedRows !== 1n) throw new PermanentJobError('another full reconcile has taken over');
+    if (numAffectedRows !== 1n) throw new PostponedJob(retryMs);
   }
 }
