@@ -33,7 +33,7 @@ export class WebdavFolders {
   /** Asks first: what servers answer to MKCOL where a folder is already ranges from 405 to 409, 423 and 404. */
   async #make(path: string): Promise<void> {
     if (await this.#isFolder(path)) return;
-    const status = await this.#http.status({ method: 'MKCOL', path });
+    const status = await this.#http.statusOfChange({ method: 'MKCOL', path });
     if (status === 201 || status === 405 || (await this.#isFolder(path))) return;
     if (status === 409 || status === 404) {
       throw unavailable('The folders of this backend are missing on its server.', statusError(status, 'MKCOL'));

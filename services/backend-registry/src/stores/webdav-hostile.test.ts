@@ -208,6 +208,19 @@ describe('a hostile WebDAV server', () => {
     expect(server.visible).toContain(`/dav/root/${key}`);
   });
 
+  test('what is locked for a moment is waited for', async () => {
+    const locked = new Set(['MKCOL', 'MOVE', 'DELETE']);
+    server.misbehaviour = (request, response) => {
+      if (!locked.delete(request.method ?? '')) return false;
+      response.writeHead(423).end();
+      return true;
+    };
+    await writeContent(patient, key, content);
+    await patient.delete(key);
+    expect(locked.size).toBe(0);
+    expectNothingNew();
+  });
+
   test('something else in the place of a folder is left alone', async () => {
     server.things.set(`/dav/root/${key.slice(0, 8)}`, Buffer.from('x'));
     await refuses(writeContent(patient, key, content), 'unavailable');

@@ -66,7 +66,7 @@ export class WebdavHttp {
     return this.call(call, statusOf);
   }
 
-  /** As status, of a move or a removal. What is locked is waited for: it is how servers keep two changes of it apart. */
+  /** As status, of a call that moves, removes or makes. What is locked is waited for: it is how servers keep two changes of it apart. */
   async statusOfChange(call: Call): Promise<number> {
     let status = await this.status(call);
     for (const pauseMs of lockedPausesMs) {
