@@ -11,7 +11,7 @@ import { describeWith, s3Server, webdavServer } from '@stowage/tests/support/rea
 import { makeS3Backend, makeWebdavBackend } from '@stowage/tests/support/remote-backends';
 import { startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
-import { createUpload, finalize } from '@stowage/tests/support/uploads';
+import { append, createUpload, finalize } from '@stowage/tests/support/uploads';
 
 let system: System;
 let admin: Client;
@@ -179,6 +179,29 @@ describeWith('S3', s3Server(), (server) => {
     expect(sha256(await readFile(path))).toBe(sha256(content));
     await policy([remote], 1, {}, fileClass);
     await liesOn(file, [remote]);
+    expect(await download(file)).toBe(sha256(content));
+  });
+});
+
+describeWith('S3', s3Server(), (server) => {
+  test('an upload lands on S3 where that comes first, grows there, and is a file at once', async () => {
+    const remote = await makeS3Backend(admin, server);
+    const { file_class: fileClass } = await policy([remote, home], 1);
+    const content = Buffer.alloc(12_345_678, 'grows');
+    const metadata = { filename: uniqueName(), file_class: String(fileClass) };
+    const made = expectStatus(await createUpload(admin, { length: content.length, metadata }), 201);
+    const upload = { id: uploadIdOf(made) };
+    for (const [start, end] of [
+      [0, 1],
+      [1, 6_000_000],
+      [6_000_000, content.length],
+    ] as const) {
+      const answer = await append(admin, `/files/${upload.id}`, start, content.subarray(start, end));
+      expect(expectStatus(answer, 204).headers.get('upload-offset')).toBe(String(end));
+    }
+    const file = expectStatus(await finalize(admin, upload), 201).json;
+    await liesOn(file, [remote]);
+    expect(file['sha256']).toBe(sha256(content));
     expect(await download(file)).toBe(sha256(content));
   });
 });

@@ -13,7 +13,7 @@ import { S3Store } from './s3-store.ts';
 import { isRefusal, refusal } from './store-refusal.ts';
 import { WebdavStore } from './webdav-store.ts';
 import type { WebdavConfig } from './webdav-store.ts';
-import { guardStore } from './wrappers/guard-store.ts';
+import { guardAppendableStore, guardStore } from './wrappers/guard-store.ts';
 import type { CallRecorder } from './wrappers/measure.ts';
 
 /** Which store to open. */
@@ -51,7 +51,7 @@ export async function openStore(place: StorePlace, needs: StoreNeeds): Promise<B
     case 'local_directory':
       return openLocal(place, needs.roots);
     case 's3':
-      return guardStore(await S3Store.open(s3Config(place), needs.agents), needs.record);
+      return guardAppendableStore(await S3Store.open(s3Config(place), needs.agents), needs.record);
     case 'webdav':
       return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), needs.record);
   }
