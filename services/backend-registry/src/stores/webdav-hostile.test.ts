@@ -22,8 +22,8 @@ const limits = {
 };
 const content = seededContent(100_000, 1);
 const big = seededContent(16 * 1024 * 1024, 2);
-const key = blobKey(newId());
-const there = blobKey(newId());
+const key = keyIn('bb');
+const there = keyIn('aa');
 
 /** Every call of the store, and the methods that it lives by. */
 const calls: Record<string, { methods: string[]; run: (store: WebdavStore) => Promise<unknown> }> = {
@@ -139,13 +139,13 @@ describe('a hostile WebDAV server', () => {
   }
 
   test('a full one is told as full, wherever that shows', async () => {
-    for (const method of ['PUT', 'MOVE', 'MKCOL']) {
+    for (const [folder, method] of Object.entries({ c0: 'PUT', c1: 'MOVE', c2: 'MKCOL' })) {
       for (const status of [507, 413]) {
         misbehave(method, (request, response) => {
           request.resume();
           response.writeHead(status).end();
         });
-        await refuses(writeContent(patient, blobKey(newId()), content), 'insufficient_storage');
+        await refuses(writeContent(patient, keyIn(folder), content), 'insufficient_storage');
       }
     }
     misbehave('PUT', (_request, response) => void response.writeHead(507).end());
@@ -284,6 +284,11 @@ describe('a hostile WebDAV server', () => {
     await closed(await asked.promise);
   });
 });
+
+/** The key of a new blob in this folder. */
+function keyIn(folder: string): string {
+  return blobKey(`${newId().slice(0, -2)}${folder}`);
+}
 
 async function closed({ socket }: IncomingMessage): Promise<void> {
   if (!socket.destroyed) await new Promise((resolve) => socket.once('close', resolve));
