@@ -75,10 +75,10 @@ fuzz() {
 
 # What would close the service or end the session for the rest of a run has a run of its own.
 status=0
-fuzz --exclude-path /api/auth/logout --exclude-path /api/system/mode --exclude-path-regex '^/api/users' \
-  --exclude-path /api/jobs/run-pending "$@" || status=$?
-# As a GET it is the job "run-pending", which there is not: 404, no 405.
-fuzz --include-path /api/jobs/run-pending --exclude-checks unsupported_method "$@" || status=$?
+fuzz --exclude-path /api/auth/logout --exclude-path /api/system/mode \
+  --exclude-path-regex '^/api/(users|jobs/(run-pending|enqueue-))' "$@" || status=$?
+# As a GET they are jobs of these names, which there are not: 404, no 405.
+fuzz --include-path-regex '^/api/jobs/(run-pending|enqueue-)' --exclude-checks unsupported_method "$@" || status=$?
 fuzz --include-path /api/system/mode "$@" || status=$?
 curl -sf -o /dev/null -X PUT "$url/api/system/mode" -H "Authorization: Bearer $token" \
   -H 'Content-Type: application/json' -d '{"mode": "normal"}'

@@ -56,7 +56,10 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'GET /api/jobs': 'admin',
   'GET /api/jobs/{job_id}': 'admin',
   'POST /api/jobs/{job_id}/retry': 'admin',
+  'POST /api/jobs/{job_id}/cancel': 'admin',
   'POST /api/jobs/run-pending': 'admin',
+  'POST /api/jobs/enqueue-health-checks': 'admin',
+  'POST /api/jobs/enqueue-full-reconcile': 'admin',
 
   'GET /api/policies/placement': 'admin',
   'GET /api/policies/placement/preview': 'admin',
@@ -103,6 +106,11 @@ export const ofTheInterface = [
   'GET /api/jobs/{job_id}',
   'POST /api/jobs/{job_id}/retry',
   'POST /api/jobs/run-pending',
+  'POST /api/jobs/enqueue-health-checks',
+  'POST /api/jobs/enqueue-full-reconcile',
+  'GET /api/policies/placement',
+  'PUT /api/policies/placement/{file_class}',
+  'GET /api/policies/placement/preview',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];

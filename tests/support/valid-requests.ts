@@ -71,6 +71,12 @@ async function failedJob({ database }: Maker): Promise<string> {
   return id;
 }
 
+async function pendingJob({ database }: Maker): Promise<string> {
+  const id = newId();
+  await database.query("insert into jobs.jobs (id, kind) values ($1, 'nobody_works_this')", [id]);
+  return id;
+}
+
 /** A policy of its own for a class that no file has. */
 async function policy(maker: Maker): Promise<string> {
   const fileClass = uniqueName('class').toLowerCase();
@@ -160,7 +166,10 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   'GET /api/jobs': plain,
   'GET /api/jobs/{job_id}': about(failedJob),
   'POST /api/jobs/{job_id}/retry': about(failedJob),
+  'POST /api/jobs/{job_id}/cancel': about(pendingJob),
   'POST /api/jobs/run-pending': about(async () => '', { body: { kinds: ['nobody_works_that'] } }),
+  'POST /api/jobs/enqueue-health-checks': plain,
+  'POST /api/jobs/enqueue-full-reconcile': plain,
 
   'GET /api/policies/placement': plain,
   'GET /api/policies/placement/preview': plain,

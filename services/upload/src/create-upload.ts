@@ -23,6 +23,8 @@ type Answer = MessageInitShape<typeof CreateUploadResponseSchema>;
 type StagedUpload = Upload & { backend_id: string };
 
 const retryAfterSeconds = 60;
+/** More than all processes together have database connections. */
+const atOnceMax = 500;
 
 interface NewUpload {
   id: string;
@@ -108,7 +110,7 @@ export function checkLength(length: bigint, maxBytes: number, pointer: string): 
  */
 async function insertUnlessMany({ db, settings }: UploadParts, upload: NewUpload): Promise<StagedUpload | undefined> {
   const { rows } = await query(() =>
-    insertWhileFewer(upload, settings.expiryMs, Math.floor(settings.uploadsPerUser / 2)).execute(db),
+    insertWhileFewer(upload, settings.expiryMs, settings.uploadsPerUser - atOnceMax).execute(db),
   );
   return rows[0];
 }
