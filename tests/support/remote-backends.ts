@@ -4,8 +4,8 @@ import type { Client, Json } from './client.ts';
 import type { S3Server, WebdavServer } from './real-servers.ts';
 import { uniqueName } from './system.ts';
 
-/** Makes a bucket of its own on a real S3 server, and a backend of it. */
-export async function makeS3Backend(admin: Client, server: S3Server): Promise<Json> {
+/** Makes a bucket of its own on a real S3 server. */
+export async function makeBucket(server: S3Server): Promise<string> {
   const bucket = uniqueName('bucket');
   const client = new S3Client({
     endpoint: server.url,
@@ -15,10 +15,15 @@ export async function makeS3Backend(admin: Client, server: S3Server): Promise<Js
   });
   await client.send(new CreateBucketCommand({ Bucket: bucket }));
   client.destroy();
+  return bucket;
+}
+
+/** Makes a backend of a bucket of its own on a real S3 server. */
+export async function makeS3Backend(admin: Client, server: S3Server): Promise<Json> {
   const config = {
     endpoint: server.url,
     region: 'us-east-1',
-    bucket,
+    bucket: await makeBucket(server),
     force_path_style: true,
     access_key_id: server.accessKey,
     secret_access_key: server.secretKey,
