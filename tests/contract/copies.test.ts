@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { freeFolder, makeBackend, newBackend } from '@stowage/tests/support/backends';
 import { blobFileOf } from '@stowage/tests/support/blobs-on-disk';
@@ -131,6 +131,28 @@ describe('Copies on local backends', () => {
     await policy([third], 1, {}, fileClass);
     await liesOn(file, [third]);
     await until(async () => (await admin.delete(`/api/backends/${second['id']}`)).status === 204, 30_000);
+  });
+});
+
+describe('A backend that was away', () => {
+  test('gets what it missed when it is back, without help', async () => {
+    const second = await makeBackend(admin);
+    const { file_class: fileClass } = await policy([home, second], 2);
+    const root = second['config'].root_path;
+    await rename(root, `${root}-away`);
+    const check = (): Promise<Json> =>
+      admin.post(`/api/backends/${second['id']}/check`, {}).then((answer) => expectStatus(answer, 200).json['health']);
+    expect((await check())['status']).toBe('unhealthy');
+    const file = await put(fileClass, 'made meanwhile');
+    await liesOn(file, [home]);
+    await rename(`${root}-away`, root);
+    expect((await check())['status']).toBe('healthy');
+    await liesOn(file, [home, second]);
+    const { items } = expectStatus(await admin.get('/api/jobs?kind=full_reconcile&limit=1000'), 200).json;
+    expect(items.map((job: Json) => job['params'])).toContainEqual({
+      reason: 'backend_healthy',
+      backend_id: second['id'],
+    });
   });
 });
 

@@ -1,6 +1,8 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
-import { query } from '@stowage/common/database/transaction';
+import { inTransaction } from '@stowage/common/database/transaction';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** What is wrong with a backend. */
@@ -49,21 +51,25 @@ export async function noteHealth(
       : fault
         ? sql`health_failures + 1 >= ${failuresNeeded}`
         : sql`(health_successes + 1 >= ${successesNeeded} or health_status = 'unknown')`;
-  await query(() =>
-    db
-      .updateTable('registry.backends')
-      .set({
-        health_status: sql`case when ${decided} then ${status} else health_status end`,
-        health_failures: failures,
-        health_successes: successes,
-        health_step: fault?.step ?? null,
-        health_detail: fault ? `${fault.step}: ${fault.detail}` : warning,
-        health_latency_ms: latencyMs,
-        health_checked_at: sql`now()`,
-      })
-      .where('id', '=', backendId)
-      .execute(),
-  );
+  const values = {
+    health_status: sql<BackendRow['health_status']>`case when ${decided} then ${status} else health_status end`,
+    health_failures: failures,
+    health_successes: successes,
+    health_step: fault?.step ?? null,
+    health_detail: fault ? `${fault.step}: ${fault.detail}` : warning,
+    health_latency_ms: latencyMs,
+    health_checked_at: sql<Date>`now()`,
+  };
+  await inTransaction(db, async (trx) => {
+    const mine = trx.selectFrom('registry.backends').select('health_status').where('id', '=', backendId);
+    const before = await mine.forUpdate().executeTakeFirst();
+    await trx.updateTable('registry.backends').set(values).where('id', '=', backendId).execute();
+    const after = await mine.executeTakeFirst();
+    // What could not be copied to it, or was copied elsewhere for its sake, is seen to at once.
+    if (before?.health_status === 'unhealthy' && after?.health_status === 'healthy') {
+      await enqueueJob(trx, fullReconcileJob({ reason: 'backend_healthy', backend_id: backendId }, backendId));
+    }
+  });
 }
 
 /**

@@ -1,6 +1,8 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { sql } from 'kysely';
 import { AppError } from '@stowage/common/errors';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import type { CallContext } from '@stowage/common/rpc/context';
 import {
   DeleteBackendResponseSchema,
@@ -29,6 +31,8 @@ export async function setBackendEnabled(
       const values = { enabled, version: sql<string>`version + 1`, updated_at: sql<Date>`now()` };
       await trx.updateTable('registry.backends').set(values).where('id', '=', id).execute();
       await tellOfChange(trx, id);
+      const reason = enabled ? 'backend_enabled' : 'backend_disabled';
+      await enqueueJob(trx, fullReconcileJob({ reason, backend_id: id }, id));
     }
     return { backend: await getBackend(trx, id) };
   });

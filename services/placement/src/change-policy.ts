@@ -5,6 +5,7 @@ import { violatedConstraint } from '@stowage/common/database/database-error';
 import { AppError, validationError } from '@stowage/common/errors';
 import type { FieldError } from '@stowage/common/errors';
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import type { JsonObject } from '@stowage/common/jobs/job';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import type {
@@ -16,7 +17,6 @@ import type {
 import { loadBackends } from './backend-standing.ts';
 import { getJob } from './jobs.ts';
 import { defaultClass, noPolicy, ownPolicy, policyMessage } from './policies.ts';
-import { fullReconcileAttempts } from './reconcile/full-reconcile.ts';
 import type { Tables } from './tables.ts';
 
 type Trx = Transaction<Tables>;
@@ -141,7 +141,7 @@ async function insertBackends(trx: Trx, fileClass: string, backendIds: readonly 
 
 /** Queues one full reconcile that is never taken for another. */
 async function queueReconcile(trx: Trx, params: JsonObject): Promise<MessageInitShape<typeof JobSchema>> {
-  const id = await enqueueJob(trx, { kind: 'full_reconcile', params, maxAttempts: fullReconcileAttempts });
+  const id = await enqueueJob(trx, fullReconcileJob(params));
   if (id === null) throw new Error('a job without a dedupe key was taken for another');
   return getJob(trx, id);
 }

@@ -4,10 +4,10 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { unavailable } from '@stowage/common/errors';
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
 import type { NewJob } from '@stowage/common/jobs/enqueue';
+import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import { loadBackends } from './backend-standing.ts';
 import { getJob } from './jobs.ts';
-import { fullReconcileAttempts } from './reconcile/full-reconcile.ts';
 import type { Tables } from './tables.ts';
 
 type Trx = Transaction<Tables>;
@@ -17,12 +17,8 @@ const tries = 3;
 
 /** Queues a full reconcile on somebody's wish. Gives the one that is pending already where there is one. */
 export async function enqueueFullReconcile(trx: Trx): Promise<JobMessage> {
-  return enqueueOrFind(trx, {
-    kind: 'full_reconcile',
-    params: { reason: 'on_demand' },
-    maxAttempts: fullReconcileAttempts,
-    dedupeKey: 'on_demand',
-  });
+  const dedupeKey = 'on_demand';
+  return enqueueOrFind(trx, { ...fullReconcileJob({ reason: dedupeKey }), dedupeKey });
 }
 
 /** Queues a check of each enabled backend on somebody's wish. Gives those that are pending already as they are. */

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import { toAppError } from '@stowage/common/errors';
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import { inTransaction } from '@stowage/common/database/transaction';
 import { PostponedJob } from '@stowage/common/jobs/job';
 import type { ClaimedJob, JobHandler, JobRun, JsonObject } from '@stowage/common/jobs/job';
@@ -24,9 +25,6 @@ export interface ReconcileNeeds {
   /** How many blobs are worked on at once. */
   atOnce: number;
 }
-
-/** A long run outlives many crashes of its worker; it goes on where it was each time. */
-export const fullReconcileAttempts = 1_000;
 
 const pageSize = 500;
 const listTimeoutMs = 30_000;
@@ -66,15 +64,8 @@ export function fullReconcile(needs: ReconcileNeeds): JobHandler {
 async function queueFollowUp(db: Kysely<Tables>, job: ClaimedJob): Promise<void> {
   const tries = typeof job.params['follow_up'] === 'number' ? job.params['follow_up'] : 0;
   const delayMs = Math.min(followUp.firstMs * 2 ** tries, followUp.maxMs);
-  await inTransaction(db, (trx) =>
-    enqueueJob(trx, {
-      kind: 'full_reconcile',
-      params: { reason: 'follow_up', follow_up: tries + 1 },
-      runAfter: new Date(Date.now() + delayMs),
-      maxAttempts: fullReconcileAttempts,
-      dedupeKey: 'follow_up',
-    }),
-  );
+  const again = fullReconcileJob({ reason: 'follow_up', follow_up: tries + 1 }, 'follow_up');
+  await inTransaction(db, (trx) => enqueueJob(trx, { ...again, runAfter: new Date(Date.now() + delayMs) }));
 }
 
 const phases = ['damaged', 'all'] as const;
