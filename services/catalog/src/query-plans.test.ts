@@ -160,6 +160,11 @@ test('what placement notes of a replica is found by its key', async () => {
   expect(await faults(() => catalog.replicas.keepReplica(replica, at()))).toEqual([]);
 });
 
+test('replicas that wait to be read are found without looking at the others', async () => {
+  const request = { backendIds: [backendId], forMs: 30n * 86_400_000n, limit: 100 };
+  expect(await faults(() => catalog.replicas.listStaleReplicas(request, at()))).toEqual([]);
+});
+
 test('jobs are claimed without looking at those that are not due', async () => {
   const lease = { holder: newId(), leaseMs: 30_000 };
   expect(await faults(() => claimJobs(catalog.db, ['verify_blob', 'remove_blob'], 4, lease))).toEqual([]);

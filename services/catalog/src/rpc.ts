@@ -31,6 +31,7 @@ import { emptyRecycleBin, purgeNode } from './purge.ts';
 import { listRecycleBin, recycleNode, restoreNode } from './recycle-bin.ts';
 import { addReplica, beginReplica, claimReplicaRemoval, keepReplica } from './replica-notes.ts';
 import { backendUsage, reportReplica, settleReplica } from './replicas.ts';
+import { listStaleReplicas } from './stale-replicas.ts';
 import type { Keeping } from './settings.ts';
 
 /** Which function answers which call; `reads` is for short reading. */
@@ -85,6 +86,7 @@ function contentEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>): Endpoint 
 function replicaEndpoint(db: Kysely<unknown>): Endpoint {
   return endpoint(ReplicaService, {
     listBlobs: (request) => query(() => listBlobs(db, request)),
+    listStaleReplicas: (request) => query(() => listStaleReplicas(db, request)),
     getBlob: (request) => query(() => getBlob(db, request)),
     beginReplica: (request) => inTransaction(db, (trx) => beginReplica(trx, request)),
     addReplica: (request) => inTransaction(db, (trx) => addReplica(trx, request)),

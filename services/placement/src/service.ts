@@ -16,6 +16,7 @@ import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
 import { placeBlob } from './reconcile/place-blob.ts';
 import { placementEndpoints } from './rpc.ts';
+import { scrub } from './scrub.ts';
 import { placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
 import type { Tables } from './tables.ts';
@@ -49,6 +50,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       verify_blob: verifyBlob(db, services),
       place_blob: placeBlob(reconcile),
       full_reconcile: fullReconcile(reconcile),
+      scrub: scrub(db, services.replicas, settings.scrubAfterMs),
       prune_history: pruneHistory(db, settings),
     },
     concurrency: common.jobConcurrency,
@@ -58,6 +60,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   });
   const schedules = [
     new Schedule(db, 'prune_history', common.jobIntervalMs, logger),
+    new Schedule(db, 'scrub', common.jobIntervalMs, logger),
     new Schedule(db, 'full_reconcile', settings.reconcileIntervalMs, logger),
     new HealthCheckSchedule(db, settings.checkIntervalMs, logger),
   ];

@@ -21,6 +21,9 @@ export const placementSettings = {
   checkIntervalMs: setting('STOWAGE_CHECK_INTERVAL', 'How often each enabled backend is probed.', positiveDuration, {
     fallback: '1m',
   }),
+  scrubAfterMs: setting('STOWAGE_SCRUB_AFTER', 'After how long a copy is read whole again.', positiveDuration, {
+    fallback: '30d',
+  }),
   outageGraceMs: setting(
     'STOWAGE_OUTAGE_GRACE',
     'How long a backend may be unhealthy before other backends of a policy stand in for it.',

@@ -100,6 +100,7 @@ export class TestStorage {
         if (accepted) this.replica(blobId, backendId).state = ReplicaState.REMOVING;
         return { accepted };
       },
+      listStaleReplicas: unused,
       keepReplica: async ({ blobId, backendId }) => {
         this.replica(blobId, backendId).state = ReplicaState.UNVERIFIED;
         return { accepted: true };

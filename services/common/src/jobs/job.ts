@@ -11,6 +11,7 @@ export const jobKinds = {
   verify_blob: 'placement',
   place_blob: 'placement',
   full_reconcile: 'placement',
+  scrub: 'placement',
   prune_history: 'placement',
 } as const;
 export type JobKind = keyof typeof jobKinds;

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file stowage/catalog/v1/replica.proto.
  */
 export const file_stowage_catalog_v1_replica: GenFile = /*@__PURE__*/
-  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiQQoQTGlzdEJsb2JzUmVxdWVzdBINCgVhZnRlchgBIAEoCRINCgVsaW1pdBgCIAEoBRIPCgdkYW1hZ2VkGAMgASgIIkIKEUxpc3RCbG9ic1Jlc3BvbnNlEi0KBWl0ZW1zGAEgAygLMh4uc3Rvd2FnZS5jYXRhbG9nLnYxLlBsYWNlZEJsb2IiIQoOR2V0QmxvYlJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCSI/Cg9HZXRCbG9iUmVzcG9uc2USLAoEYmxvYhgBIAEoCzIeLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRCbG9iIkcKE0JlZ2luUmVwbGljYVJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCSIoChRCZWdpblJlcGxpY2FSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCCI4ChFBZGRSZXBsaWNhUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkiJgoSQWRkUmVwbGljYVJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIIm4KGkNsYWltUmVwbGljYVJlbW92YWxSZXF1ZXN0Eg8KB2Jsb2JfaWQYASABKAkSEgoKYmFja2VuZF9pZBgCIAEoCRIPCgdzdGF5aW5nGAMgAygJEhoKEnZlcmlmaWVkX3dpdGhpbl9tcxgEIAEoAyIvChtDbGFpbVJlcGxpY2FSZW1vdmFsUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgiOQoSS2VlcFJlcGxpY2FSZXF1ZXN0Eg8KB2Jsb2JfaWQYASABKAkSEgoKYmFja2VuZF9pZBgCIAEoCSInChNLZWVwUmVwbGljYVJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIMuAECg5SZXBsaWNhU2VydmljZRJdCglMaXN0QmxvYnMSJC5zdG93YWdlLmNhdGFsb2cudjEuTGlzdEJsb2JzUmVxdWVzdBolLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0QmxvYnNSZXNwb25zZSIDkAIBElcKB0dldEJsb2ISIi5zdG93YWdlLmNhdGFsb2cudjEuR2V0QmxvYlJlcXVlc3QaIy5zdG93YWdlLmNhdGFsb2cudjEuR2V0QmxvYlJlc3BvbnNlIgOQAgESYQoMQmVnaW5SZXBsaWNhEicuc3Rvd2FnZS5jYXRhbG9nLnYxLkJlZ2luUmVwbGljYVJlcXVlc3QaKC5zdG93YWdlLmNhdGFsb2cudjEuQmVnaW5SZXBsaWNhUmVzcG9uc2USWwoKQWRkUmVwbGljYRIlLnN0b3dhZ2UuY2F0YWxvZy52MS5BZGRSZXBsaWNhUmVxdWVzdBomLnN0b3dhZ2UuY2F0YWxvZy52MS5BZGRSZXBsaWNhUmVzcG9uc2USdgoTQ2xhaW1SZXBsaWNhUmVtb3ZhbBIuLnN0b3dhZ2UuY2F0YWxvZy52MS5DbGFpbVJlcGxpY2FSZW1vdmFsUmVxdWVzdBovLnN0b3dhZ2UuY2F0YWxvZy52MS5DbGFpbVJlcGxpY2FSZW1vdmFsUmVzcG9uc2USXgoLS2VlcFJlcGxpY2ESJi5zdG93YWdlLmNhdGFsb2cudjEuS2VlcFJlcGxpY2FSZXF1ZXN0Gicuc3Rvd2FnZS5jYXRhbG9nLnYxLktlZXBSZXBsaWNhUmVzcG9uc2ViBnByb3RvMw", [file_stowage_catalog_v1_node]);
+  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiTgoYTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEg4KBmZvcl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJMChlMaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlN0YWxlUmVwbGljYSJeCgxTdGFsZVJlcGxpY2ESDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJBChBMaXN0QmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEg8KB2RhbWFnZWQYAyABKAgiQgoRTGlzdEJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiIhCg5HZXRCbG9iUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJIj8KD0dldEJsb2JSZXNwb25zZRIsCgRibG9iGAEgASgLMh4uc3Rvd2FnZS5jYXRhbG9nLnYxLlBsYWNlZEJsb2IiRwoTQmVnaW5SZXBsaWNhUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkSCwoDa2V5GAMgASgJIigKFEJlZ2luUmVwbGljYVJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIIjgKEUFkZFJlcGxpY2FSZXF1ZXN0Eg8KB2Jsb2JfaWQYASABKAkSEgoKYmFja2VuZF9pZBgCIAEoCSImChJBZGRSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgibgoaQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEg8KB3N0YXlpbmcYAyADKAkSGgoSdmVyaWZpZWRfd2l0aGluX21zGAQgASgDIi8KG0NsYWltUmVwbGljYVJlbW92YWxSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCCI5ChJLZWVwUmVwbGljYVJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJIicKE0tlZXBSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgy1wUKDlJlcGxpY2FTZXJ2aWNlEl0KCUxpc3RCbG9icxIkLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0QmxvYnNSZXF1ZXN0GiUuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RCbG9ic1Jlc3BvbnNlIgOQAgESdQoRTGlzdFN0YWxlUmVwbGljYXMSLC5zdG93YWdlLmNhdGFsb2cudjEuTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0Gi0uc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RTdGFsZVJlcGxpY2FzUmVzcG9uc2UiA5ACARJXCgdHZXRCbG9iEiIuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXF1ZXN0GiMuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXNwb25zZSIDkAIBEmEKDEJlZ2luUmVwbGljYRInLnN0b3dhZ2UuY2F0YWxvZy52MS5CZWdpblJlcGxpY2FSZXF1ZXN0Giguc3Rvd2FnZS5jYXRhbG9nLnYxLkJlZ2luUmVwbGljYVJlc3BvbnNlElsKCkFkZFJlcGxpY2ESJS5zdG93YWdlLmNhdGFsb2cudjEuQWRkUmVwbGljYVJlcXVlc3QaJi5zdG93YWdlLmNhdGFsb2cudjEuQWRkUmVwbGljYVJlc3BvbnNlEnYKE0NsYWltUmVwbGljYVJlbW92YWwSLi5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QaLy5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlc3BvbnNlEl4KC0tlZXBSZXBsaWNhEiYuc3Rvd2FnZS5jYXRhbG9nLnYxLktlZXBSZXBsaWNhUmVxdWVzdBonLnN0b3dhZ2UuY2F0YWxvZy52MS5LZWVwUmVwbGljYVJlc3BvbnNlYgZwcm90bzM", [file_stowage_catalog_v1_node]);
 
 /**
  * A blob with where it lies.
@@ -89,6 +89,95 @@ export const PlacedReplicaSchema: GenMessage<PlacedReplica> = /*@__PURE__*/
   messageDesc(file_stowage_catalog_v1_replica, 1);
 
 /**
+ * On these backends, not read whole for `for_ms`; at most `limit` (1 to 1,000) of each.
+ *
+ * @generated from message stowage.catalog.v1.ListStaleReplicasRequest
+ */
+export type ListStaleReplicasRequest = Message<"stowage.catalog.v1.ListStaleReplicasRequest"> & {
+  /**
+   * @generated from field: repeated string backend_ids = 1;
+   */
+  backendIds: string[];
+
+  /**
+   * @generated from field: int64 for_ms = 2;
+   */
+  forMs: bigint;
+
+  /**
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message stowage.catalog.v1.ListStaleReplicasRequest.
+ * Use `create(ListStaleReplicasRequestSchema)` to create a new message.
+ */
+export const ListStaleReplicasRequestSchema: GenMessage<ListStaleReplicasRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 2);
+
+/**
+ * Replicas that wait to be read.
+ *
+ * @generated from message stowage.catalog.v1.ListStaleReplicasResponse
+ */
+export type ListStaleReplicasResponse = Message<"stowage.catalog.v1.ListStaleReplicasResponse"> & {
+  /**
+   * @generated from field: repeated stowage.catalog.v1.StaleReplica items = 1;
+   */
+  items: StaleReplica[];
+};
+
+/**
+ * Describes the message stowage.catalog.v1.ListStaleReplicasResponse.
+ * Use `create(ListStaleReplicasResponseSchema)` to create a new message.
+ */
+export const ListStaleReplicasResponseSchema: GenMessage<ListStaleReplicasResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 3);
+
+/**
+ * A replica, with what reading it must give.
+ *
+ * @generated from message stowage.catalog.v1.StaleReplica
+ */
+export type StaleReplica = Message<"stowage.catalog.v1.StaleReplica"> & {
+  /**
+   * @generated from field: string blob_id = 1;
+   */
+  blobId: string;
+
+  /**
+   * @generated from field: string backend_id = 2;
+   */
+  backendId: string;
+
+  /**
+   * @generated from field: string key = 3;
+   */
+  key: string;
+
+  /**
+   * In bytes.
+   *
+   * @generated from field: int64 size = 4;
+   */
+  size: bigint;
+
+  /**
+   * @generated from field: bytes sha256 = 5;
+   */
+  sha256: Uint8Array;
+};
+
+/**
+ * Describes the message stowage.catalog.v1.StaleReplica.
+ * Use `create(StaleReplicaSchema)` to create a new message.
+ */
+export const StaleReplicaSchema: GenMessage<StaleReplica> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 4);
+
+/**
  * Blobs after the id `after` (empty: from the first), at most `limit` (1 to 1,000).
  *
  * @generated from message stowage.catalog.v1.ListBlobsRequest
@@ -117,7 +206,7 @@ export type ListBlobsRequest = Message<"stowage.catalog.v1.ListBlobsRequest"> & 
  * Use `create(ListBlobsRequestSchema)` to create a new message.
  */
 export const ListBlobsRequestSchema: GenMessage<ListBlobsRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 2);
+  messageDesc(file_stowage_catalog_v1_replica, 5);
 
 /**
  * Blobs by id; fewer than `limit` where there are no more.
@@ -136,7 +225,7 @@ export type ListBlobsResponse = Message<"stowage.catalog.v1.ListBlobsResponse"> 
  * Use `create(ListBlobsResponseSchema)` to create a new message.
  */
 export const ListBlobsResponseSchema: GenMessage<ListBlobsResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 3);
+  messageDesc(file_stowage_catalog_v1_replica, 6);
 
 /**
  * Which blob.
@@ -155,7 +244,7 @@ export type GetBlobRequest = Message<"stowage.catalog.v1.GetBlobRequest"> & {
  * Use `create(GetBlobRequestSchema)` to create a new message.
  */
 export const GetBlobRequestSchema: GenMessage<GetBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 4);
+  messageDesc(file_stowage_catalog_v1_replica, 7);
 
 /**
  * The blob as it is now.
@@ -174,7 +263,7 @@ export type GetBlobResponse = Message<"stowage.catalog.v1.GetBlobResponse"> & {
  * Use `create(GetBlobResponseSchema)` to create a new message.
  */
 export const GetBlobResponseSchema: GenMessage<GetBlobResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 5);
+  messageDesc(file_stowage_catalog_v1_replica, 8);
 
 /**
  * Where a copy is about to be made.
@@ -203,7 +292,7 @@ export type BeginReplicaRequest = Message<"stowage.catalog.v1.BeginReplicaReques
  * Use `create(BeginReplicaRequestSchema)` to create a new message.
  */
 export const BeginReplicaRequestSchema: GenMessage<BeginReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 6);
+  messageDesc(file_stowage_catalog_v1_replica, 9);
 
 /**
  * Whether the copy may be made.
@@ -222,7 +311,7 @@ export type BeginReplicaResponse = Message<"stowage.catalog.v1.BeginReplicaRespo
  * Use `create(BeginReplicaResponseSchema)` to create a new message.
  */
 export const BeginReplicaResponseSchema: GenMessage<BeginReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 7);
+  messageDesc(file_stowage_catalog_v1_replica, 10);
 
 /**
  * Where a copy was made.
@@ -246,7 +335,7 @@ export type AddReplicaRequest = Message<"stowage.catalog.v1.AddReplicaRequest"> 
  * Use `create(AddReplicaRequestSchema)` to create a new message.
  */
 export const AddReplicaRequestSchema: GenMessage<AddReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 8);
+  messageDesc(file_stowage_catalog_v1_replica, 11);
 
 /**
  * Whether it counts.
@@ -265,7 +354,7 @@ export type AddReplicaResponse = Message<"stowage.catalog.v1.AddReplicaResponse"
  * Use `create(AddReplicaResponseSchema)` to create a new message.
  */
 export const AddReplicaResponseSchema: GenMessage<AddReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 9);
+  messageDesc(file_stowage_catalog_v1_replica, 12);
 
 /**
  * A replica that is surplus as long as those on `staying`, at least one, are good.
@@ -299,7 +388,7 @@ export type ClaimReplicaRemovalRequest = Message<"stowage.catalog.v1.ClaimReplic
  * Use `create(ClaimReplicaRemovalRequestSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalRequestSchema: GenMessage<ClaimReplicaRemovalRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 10);
+  messageDesc(file_stowage_catalog_v1_replica, 13);
 
 /**
  * Whether its bytes may be removed.
@@ -318,7 +407,7 @@ export type ClaimReplicaRemovalResponse = Message<"stowage.catalog.v1.ClaimRepli
  * Use `create(ClaimReplicaRemovalResponseSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalResponseSchema: GenMessage<ClaimReplicaRemovalResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 11);
+  messageDesc(file_stowage_catalog_v1_replica, 14);
 
 /**
  * A replica that is being removed and is needed after all.
@@ -342,7 +431,7 @@ export type KeepReplicaRequest = Message<"stowage.catalog.v1.KeepReplicaRequest"
  * Use `create(KeepReplicaRequestSchema)` to create a new message.
  */
 export const KeepReplicaRequestSchema: GenMessage<KeepReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 12);
+  messageDesc(file_stowage_catalog_v1_replica, 15);
 
 /**
  * Whether it stays.
@@ -361,7 +450,7 @@ export type KeepReplicaResponse = Message<"stowage.catalog.v1.KeepReplicaRespons
  * Use `create(KeepReplicaResponseSchema)` to create a new message.
  */
 export const KeepReplicaResponseSchema: GenMessage<KeepReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 13);
+  messageDesc(file_stowage_catalog_v1_replica, 16);
 
 /**
  * Where the content of files lies, for whoever moves it. Every change may be asked for again, and is refused (`accepted`
@@ -379,6 +468,16 @@ export const ReplicaService: GenService<{
     methodKind: "unary";
     input: typeof ListBlobsRequestSchema;
     output: typeof ListBlobsResponseSchema;
+  },
+  /**
+   * Lists readable replicas of some backends that were not read whole for a time, of each those that waited longest.
+   *
+   * @generated from rpc stowage.catalog.v1.ReplicaService.ListStaleReplicas
+   */
+  listStaleReplicas: {
+    methodKind: "unary";
+    input: typeof ListStaleReplicasRequestSchema;
+    output: typeof ListStaleReplicasResponseSchema;
   },
   /**
    * Reads one blob. Errors: not_found (also for one that waits for its removal).
