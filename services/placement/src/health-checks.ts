@@ -1,10 +1,8 @@
-import { inTransaction } from '@stowage/common/database/transaction';
 import { AppError } from '@stowage/common/errors';
-import { enqueueJob } from '@stowage/common/jobs/enqueue';
+import type { NewJob } from '@stowage/common/jobs/enqueue';
 import type { JobHandler } from '@stowage/common/jobs/job';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
-import type { Logger } from '@stowage/common/runtime/logger';
 import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { Kysely } from 'kysely';
 import { loadBackends } from './backend-standing.ts';
@@ -31,38 +29,8 @@ export function healthCheck(backends: Client<typeof BackendService>): JobHandler
   };
 }
 
-/** Sees to it that a check of each enabled backend is pending for the next multiple of `everyMs`, once across all replicas. */
-export class HealthCheckSchedule {
-  readonly #db: Kysely<Tables>;
-  readonly #everyMs: number;
-  readonly #logger: Logger;
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(db: Kysely<Tables>, everyMs: number, logger: Logger) {
-    this.#db = db;
-    this.#everyMs = everyMs;
-    this.#logger = logger;
-  }
-
-  start(): void {
-    void this.#tick();
-    this.#timer = setInterval(() => void this.#tick(), this.#everyMs);
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-  }
-
-  async #tick(): Promise<void> {
-    const runAfter = new Date(Math.ceil(Date.now() / this.#everyMs) * this.#everyMs);
-    try {
-      for (const { id, enabled } of (await loadBackends(this.#db)).values()) {
-        if (!enabled) continue;
-        const job = { ...healthCheckOf(id, `schedule/${id}`), runAfter };
-        await inTransaction(this.#db, (trx) => enqueueJob(trx, job));
-      }
-    } catch (error) {
-      this.#logger.warn({ err: error }, 'Checks of the backends could not be queued.');
-    }
-  }
+/** A check of each enabled backend, for a schedule. */
+export async function scheduledHealthChecks(db: Kysely<Tables>): Promise<(NewJob & { dedupeKey: string })[]> {
+  const enabled = [...(await loadBackends(db)).values()].filter((backend) => backend.enabled);
+  return enabled.map(({ id }) => healthCheckOf(id, `schedule/${id}`));
 }

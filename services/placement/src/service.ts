@@ -11,7 +11,7 @@ import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
 import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
-import { healthCheck, HealthCheckSchedule } from './health-checks.ts';
+import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
 import { placeBlob } from './reconcile/place-blob.ts';
@@ -62,7 +62,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     new Schedule(db, 'prune_history', common.jobIntervalMs, logger),
     new Schedule(db, 'scrub', common.jobIntervalMs, logger),
     new Schedule(db, 'full_reconcile', settings.reconcileIntervalMs, logger),
-    new HealthCheckSchedule(db, settings.checkIntervalMs, logger),
+    new Schedule(db, scheduledHealthChecks, settings.checkIntervalMs, logger),
   ];
   const stopping = new AbortController();
   const firstPolicy = { db, backends, logger };
