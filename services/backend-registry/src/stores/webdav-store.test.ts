@@ -73,7 +73,6 @@ function describeStore(given: WebdavServer): void {
     await refuses(writeContent(store, key, content), 'unavailable');
     await refuses(writeContent(store, key, content), 'unavailable');
     await refuses(store.list(null, 1), 'unavailable');
-    await refuses(store.sweep(new Date()), 'unavailable');
     expect(await folder.files()).toEqual({});
     await store.claim(backendId);
     await store.prepare();
