@@ -10,6 +10,7 @@ import type { App, AppDependencies } from './app-types.ts';
 import { addNotFound, requireAccess } from './http/access.ts';
 import { isTooLarge, sendError } from './http/error-handler.ts';
 import { addJsonParser } from './http/json-body.ts';
+import { RequestCounts } from './http/request-counts.ts';
 import { addGate, RequestGate } from './http/request-gate.ts';
 import {
   addClientWatch,
@@ -171,6 +172,7 @@ async function addRateLimit(app: App, perMinute: number): Promise<void> {
   await app.register(rateLimit, {
     max: perMinute,
     timeWindow: 60_000,
+    store: RequestCounts,
     hook: 'preParsing',
     enableDraftSpec: true,
     keyGenerator: (request) => request.session?.actor.userId ?? request.ip,

@@ -7,7 +7,7 @@ import { ensureDefaultPolicy, hasDefaultPolicy } from './policies.ts';
 import type { Tables } from './tables.ts';
 
 const pageLimit = 1000;
-const retryMs = 500;
+const retryMs = 250;
 const askTimeoutMs = 3_000;
 
 interface Needs {
@@ -17,7 +17,7 @@ interface Needs {
 }
 
 /** Makes the default policy where there is none yet. False while backend-registry can't tell of the default backend. */
-export async function makeFirstPolicy({ db, backends, logger }: Needs, signal: AbortSignal): Promise<boolean> {
+async function makeFirstPolicy({ db, backends, logger }: Needs, signal: AbortSignal): Promise<boolean> {
   try {
     if (await hasDefaultPolicy(db)) return true;
     const backendId = await findDefaultBackend(backends, signal);
@@ -33,8 +33,8 @@ export async function makeFirstPolicy({ db, backends, logger }: Needs, signal: A
 /** As makeFirstPolicy, until it is made or `signal` aborts. */
 export async function keepMakingFirstPolicy(needs: Needs, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await pause(retryMs, signal);
     if (await makeFirstPolicy(needs, signal)) return;
+    await pause(retryMs, signal);
   }
 }
 

@@ -5,12 +5,13 @@ import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
+import { withinWait } from '@stowage/common/within-wait';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
-import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
+import { keepMakingFirstPolicy } from './first-policy.ts';
 import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
@@ -20,6 +21,9 @@ import { scrub } from './scrub.ts';
 import { placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
 import type { Tables } from './tables.ts';
+
+/** How long the start waits for backend-registry, which may be starting too. */
+const firstPolicyWaitMs = 5_000;
 
 /** How lately the copies that stay must have been read whole when a surplus one is removed. */
 const verificationFreshMs = 3_600_000;
@@ -73,9 +77,15 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     endpoints: placementEndpoints({ db, reads: readBuilder(database), replicas: services.replicas, limits }),
     byteEndpoints: [],
     async start() {
-      // Readiness speaks of this process alone: without backend-registry the policy is made later.
-      const made = await makeFirstPolicy(firstPolicy, stopping.signal);
-      if (!made) waiting = keepMakingFirstPolicy(firstPolicy, stopping.signal);
+      // At the first start uploads need the policy: ready means that they work. Without backend-registry it comes later.
+      const making = keepMakingFirstPolicy(firstPolicy, stopping.signal);
+      if (
+        (await withinWait(
+          making.then(() => true),
+          firstPolicyWaitMs,
+        )) === null
+      )
+        waiting = making;
       relay = await startRelay(db, settings.natsAddress, logger);
       worker.start();
       for (const schedule of schedules) schedule.start();
