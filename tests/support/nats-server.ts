@@ -8,25 +8,10 @@ import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { freePort } from './system.ts';
 
-/** Where the shared server answers; only within `withNats`. */
-export function natsUrl(): string {
-  const url = process.env['STOWAGE_TEST_NATS_URL'];
-  if (!url) throw new Error('STOWAGE_TEST_NATS_URL names no server');
-  return url;
-}
-
-/** A suite that needs the server of STOWAGE_TEST_NATS_URL: without it, skipped by name, and failed in CI. */
-export function withNats(name: string, suite: () => void): void {
-  only(Boolean(process.env['STOWAGE_TEST_NATS_URL']), `${name}: STOWAGE_TEST_NATS_URL is not set`, name, suite);
-}
-
 /** A suite that starts, kills and restarts servers of its own. */
 export function withNatsServer(name: string, suite: () => void): void {
-  only(binary() !== null, `${name}: there is no nats-server`, name, suite);
-}
-
-function only(can: boolean, lack: string, name: string, suite: () => void): void {
-  if (can) describe(name, suite);
+  const lack = `${name}: there is no nats-server`;
+  if (binary() !== null) describe(name, suite);
   else if (process.env['CI']) {
     test(name, () => {
       throw new Error(lack);

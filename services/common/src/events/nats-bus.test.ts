@@ -1,6 +1,6 @@
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
-import { natsUrl, withNats } from '@stowage/tests/support/nats-server';
+import { describeWith, natsServer } from '@stowage/tests/support/real-servers';
 import { createLogger } from '../runtime/logger.ts';
 import { busConformance } from './conformance.ts';
 import type { BusUnderTest } from './conformance.ts';
@@ -8,14 +8,14 @@ import { natsAddress } from './nats-address.ts';
 import { NatsBus } from './nats-bus.ts';
 import { defaultStream } from './stream.ts';
 
-withNats('an event bus on NATS', () => {
-  busConformance('NATS JetStream', openTestBus);
+describeWith('NATS', natsServer(), ({ url }) => {
+  busConformance('NATS JetStream', () => openTestBus(url));
 });
 
 /** On a stream of its own, that is removed. */
-async function openTestBus(): Promise<BusUnderTest> {
+async function openTestBus(url: string): Promise<BusUnderTest> {
   const prefix = `test-${process.pid}-${Date.now()}`;
-  const address = natsAddress(natsUrl());
+  const address = natsAddress(url);
   const stream = { ...defaultStream, name: prefix, subjects: [`${prefix}.>`] };
   const bus = new NatsBus(address, createLogger('test', 'silent'), stream);
   const close = async (): Promise<void> => {
