@@ -5,6 +5,7 @@ import { idempotent } from '@stowage/common/jobs/idempotency';
 import type { CallContext } from '@stowage/common/rpc/context';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Endpoint } from '@stowage/common/rpc/contract';
+import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import {
@@ -20,6 +21,7 @@ import { claimBlobRemoval, forgetReplica } from './blobs.ts';
 import { moveNode, renameNode } from './change-place.ts';
 import { commitFileAtOnce } from './commit-file-at-once.ts';
 import { abandonBlob, commitFile } from './commit-file.ts';
+import { adoptReplica, condemnUnknownBlobs, countBlobs, listBackendReplicas, lookUpBlobs } from './comparison.ts';
 import { checkDestination, getChunkChecksums, getContent } from './content.ts';
 import { createDirectory } from './directories.ts';
 import { forgetBackendReplicas } from './forget-backend.ts';
@@ -36,7 +38,7 @@ import type { Keeping } from './settings.ts';
 
 /** Which function answers which call; `reads` is for short reading. */
 export function catalogEndpoints(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint[] {
-  return [treeEndpoint(db, reads, keeping), contentEndpoint(db, reads), replicaEndpoint(db)];
+  return [treeEndpoint(db, reads, keeping), contentEndpoint(db, reads), replicaEndpoint(db), comparisonEndpoint(db)];
 }
 
 function treeEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>, keeping: Keeping): Endpoint {
@@ -92,5 +94,15 @@ function replicaEndpoint(db: Kysely<unknown>): Endpoint {
     addReplica: (request) => inTransaction(db, (trx) => addReplica(trx, request)),
     claimReplicaRemoval: (request) => inTransaction(db, (trx) => claimReplicaRemoval(trx, request)),
     keepReplica: (request) => inTransaction(db, (trx) => keepReplica(trx, request)),
+  });
+}
+
+function comparisonEndpoint(db: Kysely<unknown>): Endpoint {
+  return endpoint(ComparisonService, {
+    listBackendReplicas: (request) => query(() => listBackendReplicas(db, request)),
+    lookUpBlobs: (request) => query(() => lookUpBlobs(db, request)),
+    adoptReplica: (request) => inTransaction(db, (trx) => adoptReplica(trx, request)),
+    condemnUnknownBlobs: (request) => inTransaction(db, (trx) => condemnUnknownBlobs(trx, request)),
+    countBlobs: () => query(() => countBlobs(db)),
   });
 }

@@ -9,6 +9,7 @@ import type { JsonObject } from '@stowage/common/jobs/job';
 import { LocalConnections } from '@stowage/common/rpc/connections';
 import type { CallContext, IdempotencyKey } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
+import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
@@ -28,6 +29,7 @@ export interface TestCatalog {
   tree: Client<typeof TreeService>;
   content: Client<typeof ContentService>;
   replicas: Client<typeof ReplicaService>;
+  comparison: Client<typeof ComparisonService>;
   /** With the role of the catalog. */
   db: Kysely<unknown>;
   /** What `db` works with. */
@@ -63,6 +65,7 @@ export async function startTestCatalog(): Promise<TestCatalog> {
     tree,
     content,
     replicas,
+    comparison: connections.client(ComparisonService),
     db,
     pool: own.pool,
     admin,
