@@ -13,8 +13,9 @@ import type { Client, Endpoint, Implementation } from '@stowage/common/rpc/contr
 import type { Logger } from '@stowage/common/runtime/logger';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { GetBackendResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
-import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { BlobService, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { SealBlobRequest, SealBlobResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { Kysely } from 'kysely';
 import { appendStaged, byteCount } from './append-staged.ts';
@@ -29,6 +30,7 @@ import { blockerMessage, deleteBlockers } from './delete-blockers.ts';
 import type { DigestCache } from './digest-cache.ts';
 import { forgetReplicas } from './forget-replicas.ts';
 import type { EndpointGuard } from './network/endpoint-guard.ts';
+import { listStored } from './list-stored.ts';
 import { requireAppendable } from './open-backend.ts';
 import type { OpenBackends } from './open-backend.ts';
 import { contentKey } from './seal-blob.ts';
@@ -72,6 +74,7 @@ export function registryEndpoints(parts: RegistryParts): Endpoint[] {
       forgetReplicas: (request, context) => forgetReplicas(parts, request, context),
     }),
     endpoint(BlobService, blobCalls(parts)),
+    endpoint(StoredService, { listStoredBlobs: (request) => listStored(parts.backends, request) }),
   ];
 }
 
@@ -122,7 +125,10 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
     },
     verifyBlob: async ({ backendId, key, size, sha256 }, context) => {
       const store = await parts.backends.recheck(backendId);
-      return { result: await verifyBlob(store, { key, size: byteCount(size), sha256 }, context.signal) };
+      const result = await verifyBlob(store, { key, size: byteCount(size), sha256 }, context.signal);
+      // Nothing is missing from a disk that was unmounted while it was looked for.
+      if (result === VerifyResult.MISSING) await parts.backends.recheck(backendId);
+      return { result };
     },
     copyBlob: async ({ fromBackendId, toBackendId, key, size, sha256 }, context) => {
       const wanted = { from: fromBackendId, to: toBackendId, blob: { key, size: byteCount(size), sha256 } };

@@ -200,14 +200,14 @@ const cases: Record<string, Case> = {
     expect(await store.stat(key)).toBeNull();
     return {};
   },
-  'a listing in pages has every blob once, in the same order each time': async ({ store }) => {
+  'a listing in pages has every blob once, in the order of the keys': async ({ store }) => {
     expect(await store.list(null, 3)).toEqual({ blobs: [], next: null });
     const startedAt = Date.now();
     const expected: Record<string, number> = {};
     for (let size = 0; size < 20; size += 1) expected[await written(store, seededContent(size, 1))] = size;
     const all = await listed(store, 7);
     expect(Object.fromEntries(all.map(({ key, size }) => [key, size]))).toEqual(expected);
-    expect(all).toHaveLength(20);
+    expect(all.map(({ key }) => key)).toEqual(Object.keys(expected).sort());
     // Whole seconds, and another clock, are as good as a store has to be.
     for (const { modifiedAt } of all) expect(Math.abs(modifiedAt.getTime() - startedAt)).toBeLessThan(300_000);
     for (const limit of [1, 20, 1000]) expect(await listed(store, limit)).toEqual(all);

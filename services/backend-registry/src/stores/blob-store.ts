@@ -63,7 +63,7 @@ export interface BlobStore {
   write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void>;
 
   /**
-   * One page of at most `limit` blobs, in an order of the store's own that does not change; a page may be empty and still
+   * One page of at most `limit` blobs, in the order of their keys, byte by byte; a page may be empty and still
    * not be the last. A listing that can't be read whole throws. What is not at a blob's key (the marker, staged
    * content, temporary objects) is left out. `cursor` is the `next` of the page before, null at the beginning.
    */
