@@ -100,7 +100,7 @@ export async function adoptReplica(
  */
 export async function condemnUnknownBlobs(
   trx: Trx,
-  { backendId, blobIds }: CondemnUnknownBlobsRequest,
+  { backendId, blobIds, despiteHold }: CondemnUnknownBlobsRequest,
 ): Promise<MessageInitShape<typeof CondemnUnknownBlobsResponseSchema>> {
   const ids = [...requireIds(blobIds)].sort();
   const { rows } = await sql<{ id: string }>`
@@ -116,7 +116,7 @@ export async function condemnUnknownBlobs(
     )
     select id from condemned`.execute(trx);
   const condemned = rows.map(({ id }) => id);
-  if (condemned.length > 0) await enqueueJob(trx, { kind: 'remove_blob', params: { unknown_blobs: condemned } });
+  if (condemned.length > 0) await enqueueJob(trx, { kind: 'remove_blob', params: { unknown_blobs: condemned, ...(despiteHold ? { despite_hold: true } : {}) } });
   return { blobIds: condemned };
 }
 

@@ -1,6 +1,8 @@
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
-import { inTransaction } from '@stowage/common/database/transaction';
-import type { JobHandler } from '@stowage/common/jobs/job';
+import { inTransaction, query } from '@stowage/common/database/transaction';
+import { PostponedJob } from '@stowage/common/jobs/job';
+import type { ClaimedJob, JobHandler } from '@stowage/common/jobs/job';
+import { removalsHeldForMs } from '@stowage/common/jobs/removal-hold';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
@@ -17,24 +19,42 @@ interface Services {
   blobs: Client<typeof BlobService>;
 }
 
-/** Removes the replicas of a blob that no file refers to; each step may be repeated. A sick backend keeps its own only. */
-export function removeBlob({ content, blobs }: Services): JobHandler {
+/** A hold may be lifted early: then nothing waits longer than this. */
+const holdLookMs = 3_600_000;
+
+/**
+ * Removes the replicas of blobs that no file refers to; each step may be repeated. A sick backend keeps its own only.
+ * Put off while removals are held, but for what an admin gave the word for.
+ */
+export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
-    const blobId = textParam(job, 'blob_id');
-    const { replicas } = await content.claimBlobRemoval({ blobId }, context);
+    const heldForMs = job.params['despite_hold'] === true ? 0 : await query(() => removalsHeldForMs(db));
+    if (heldForMs > 0) throw new PostponedJob(Math.min(heldForMs, holdLookMs));
     const failures: unknown[] = [];
-    for (const { backendId, key } of replicas) {
-      try {
-        await blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs });
-        await content.forgetReplica({ blobId, backendId }, context);
-      } catch (error) {
-        failures.push(error);
+    let removed = 0;
+    for (const blobId of blobsOf(job)) {
+      signal.throwIfAborted();
+      const { replicas } = await content.claimBlobRemoval({ blobId }, context);
+      for (const { backendId, key } of replicas) {
+        try {
+          await blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs });
+          await content.forgetReplica({ blobId, backendId }, context);
+          removed += 1;
+        } catch (error) {
+          failures.push(error);
+        }
       }
     }
     if (failures.length > 0) throw failures[0];
-    return { removed: replicas.length };
+    return { removed };
   };
+}
+
+/** One blob, or those that a backend listed and nothing knew. */
+function blobsOf(job: ClaimedJob): string[] {
+  const unknown = job.params['unknown_blobs'];
+  return Array.isArray(unknown) ? unknown.filter((id) => typeof id === 'string') : [textParam(job, 'blob_id')];
 }
 
 const verdicts = new Map<VerifyResult, { state: ReplicaState; verdict: string }>([

@@ -1,5 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { query } from '@stowage/common/database/transaction';
 import { validationError } from '@stowage/common/errors';
+import { removalsHeldForMs } from '@stowage/common/jobs/removal-hold';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import type { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
@@ -42,7 +44,8 @@ export async function previewPlacement(
   context: CallContext,
 ): Promise<Preview> {
   const book = await bookFor(db, request);
-  const world: World = { backends: await loadBackends(db), limits };
+  const removalsHeld = (await query(() => removalsHeldForMs(db))) > 0;
+  const world: World = { backends: await loadBackends(db), limits, removalsHeld };
   const sums = new PreviewSums();
   let after = '';
   for (;;) {
@@ -120,7 +123,7 @@ class PreviewSums {
     sums.files += 1n;
     sums.bytes += size;
     if (lost) sums.lost += 1n;
-    else if (problems.length > 0) sums.unsatisfiable += 1n;
+    else if (problems.some(({ code }) => code !== 'removals_held')) sums.unsatisfiable += 1n;
     else if (steps.length === 0) sums.satisfied += 1n;
     for (const step of steps) {
       if (step.kind === 'copy') {
@@ -150,7 +153,7 @@ class PreviewSums {
   }
 
   #addProblem(fileClass: string, problem: BlobPlan['problems'][number]): void {
-    const backendId = problem.code === 'backend_unhealthy' ? problem.backendId : undefined;
+    const backendId = 'backendId' in problem ? problem.backendId : undefined;
     const key = [problem.code, fileClass, backendId ?? ''].join(' ');
     const known = this.#problems.get(key);
     if (known) known.files += 1n;

@@ -36,6 +36,8 @@ export interface PlanLimits {
 export interface World {
   backends: ReadonlyMap<string, BackendFacts>;
   limits: PlanLimits;
+  /** Nothing may be removed now, as after an import; unset: it may. */
+  removalsHeld?: boolean;
 }
 
 /** Enabled and known to work: what lies there counts, and new copies may go there. */

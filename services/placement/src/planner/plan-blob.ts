@@ -20,6 +20,8 @@ export type Problem =
   | { code: 'backend_unhealthy'; backendId: string }
   /** Every copy that could be read lies on a backend that is unhealthy. */
   | { code: 'source_unreachable' }
+  /** The copy there is surplus, and stays while removals are held. */
+  | { code: 'removals_held'; backendId: string }
   /** Nothing is left that could be read. */
   | { code: 'lost' };
 
@@ -71,7 +73,11 @@ export function planBlob(world: World, { policies, replicas }: BlobToPlan): Blob
     else ready.add(backendId);
   }
   const complete = wanted.missing === 0 && ready.size === wanted.backendIds.length && wanted.backendIds.length > 0;
-  if (complete) steps.push(...removals(world, known, { staying: wanted.backendIds, named, steps }));
+  if (complete) {
+    const last = removals(world, known, { staying: wanted.backendIds, named, steps });
+    if (world.removalsHeld === true) problems.push(...last.flatMap(held));
+    else steps.push(...last);
+  }
   return { steps, problems: distinct(problems), lost: false, rescue: false };
 }
 
@@ -161,6 +167,10 @@ function rescueSteps(world: World, replicas: readonly ReplicaFacts[]): Step[] {
       ...(state === 'copying' ? [{ kind: 'adopt', backendId } as const] : []),
       { kind: 'verify', backendId },
     ]);
+}
+
+function held(step: Step): Problem[] {
+  return step.kind === 'remove' ? [{ code: 'removals_held', backendId: step.backendId }] : [];
 }
 
 /** Calls off removals where no other copy can be read: what is about to go may be the last good one. */

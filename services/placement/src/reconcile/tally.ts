@@ -12,6 +12,7 @@ const zero = {
   copied_bytes: 0,
   verified: 0,
   removed: 0,
+  held: 0,
   unsatisfiable: 0,
   lost: 0,
   failed: 0,
@@ -65,7 +66,8 @@ export class Tally {
     const { lost, problems, steps } = outcome.plan;
     if (lost) counts.lost += 1;
     else if (outcome.failures.length > 0 || steps.length > 0) counts.failed += 1;
-    else if (problems.length > 0) counts.unsatisfiable += 1;
+    else if (problems.some(({ code }) => code !== 'removals_held')) counts.unsatisfiable += 1;
+    else if (problems.length > 0) counts.held += 1;
     for (const { backendId, code, detail } of outcome.failures)
       this.#show({ blob_id: blob.id, backend_id: backendId, code, detail });
     if (outcome.failures.length === 0) for (const problem of problems) this.#show(problemJson(blob.id, problem));
@@ -93,13 +95,14 @@ const countNames = [
   'copied_bytes',
   'verified',
   'removed',
+  'held',
   'unsatisfiable',
   'lost',
   'failed',
 ] as const satisfies readonly (keyof Counts)[];
 
 function problemJson(blobId: string, problem: Problem): JsonObject {
-  const backendId = problem.code === 'backend_unhealthy' ? problem.backendId : null;
+  const backendId = 'backendId' in problem ? problem.backendId : null;
   return { blob_id: blobId, backend_id: backendId, code: problem.code, detail: detailOf(problem) };
 }
 
@@ -112,6 +115,8 @@ export function detailOf(problem: Problem): string {
       return 'The copy that belongs on this backend waits until it is healthy.';
     case 'source_unreachable':
       return 'The copies that could be read lie on backends that are unhealthy.';
+    case 'removals_held':
+      return 'The copy that is too many on this backend stays while removals are held, as after an import.';
     case 'lost':
       return 'No copy is left that could be read.';
   }

@@ -1,4 +1,6 @@
 import type { Kysely } from 'kysely';
+import { query } from '@stowage/common/database/transaction';
+import { removalsHeldForMs } from '@stowage/common/jobs/removal-hold';
 import { loadBackends } from '../backend-standing.ts';
 import { listPolicies } from '../policies.ts';
 import { PolicyBook } from '../policy-book.ts';
@@ -8,9 +10,13 @@ import type { View } from './executor.ts';
 
 /** Backends and policies as they are now. */
 export async function loadView(db: Kysely<Tables>, limits: PlanLimits): Promise<View> {
-  const [backends, policies] = await Promise.all([loadBackends(db), listPolicies(db)]);
+  const [backends, policies, heldForMs] = await Promise.all([
+    loadBackends(db),
+    listPolicies(db),
+    query(() => removalsHeldForMs(db)),
+  ]);
   const book = new PolicyBook(policies);
-  return { world: { backends, limits }, toPlan: (blob) => book.toPlan(blob) };
+  return { world: { backends, limits, removalsHeld: heldForMs > 0 }, toPlan: (blob) => book.toPlan(blob) };
 }
 
 /** How old what a step goes by may be: a disabled backend, or one found sick, gets no new copy after this. */
