@@ -8,6 +8,8 @@ import type { Service, ServiceDependencies } from '@stowage/common/runtime/servi
 import { withinWait } from '@stowage/common/within-wait';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored';
+import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
@@ -45,12 +47,14 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     replicas: connections.client(ReplicaService),
   };
   const limits = { outageGraceMs: settings.outageGraceMs, freshMs: verificationFreshMs };
-  const reconcile = { db, services, limits, atOnce: settings.reconcileConcurrency };
+  const sides = { stored: connections.client(StoredService), comparison: connections.client(ComparisonService) };
+  const compare = { sides, graceMs: settings.graceMs };
+  const reconcile = { db, services, limits, atOnce: settings.reconcileConcurrency, compare };
   const worker = new Worker({
     db,
     handlers: {
       health_check: healthCheck(backends),
-      remove_blob: removeBlob(services),
+      remove_blob: removeBlob(db, services),
       verify_blob: verifyBlob(db, services),
       place_blob: placeBlob(reconcile),
       full_reconcile: fullReconcile(reconcile),

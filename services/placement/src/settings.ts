@@ -24,6 +24,9 @@ export const placementSettings = {
   scrubAfterMs: setting('STOWAGE_SCRUB_AFTER', 'After how long a copy is read whole again.', positiveDuration, {
     fallback: '30d',
   }),
+  graceMs: setting('STOWAGE_GC_GRACE', 'How long content that no file refers to is kept on the backends.', duration, {
+    fallback: '7d',
+  }),
   outageGraceMs: setting(
     'STOWAGE_OUTAGE_GRACE',
     'How long a backend may be unhealthy before other backends of a policy stand in for it.',

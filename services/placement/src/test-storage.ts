@@ -116,7 +116,7 @@ export class TestStorage {
       checkDestination: unused,
       commitFile: unused,
       abandonBlob: unused,
-      getBackendUsage: unused,
+      getBackendUsage: async () => ({ usage: [] }),
       forgetBackendReplicas: unused,
       claimBlobRemoval: unused,
       forgetReplica: async ({ blobId, backendId }) => {

@@ -9,9 +9,12 @@ import { backgroundContext } from '@stowage/common/rpc/context';
 import type { PlanLimits } from '../planner/facts.ts';
 import { planBlob } from '../planner/plan-blob.ts';
 import type { Tables } from '../tables.ts';
+import { Comparison } from './comparison.ts';
+import type { CompareNeeds } from './comparison.ts';
 import { eachOf } from './each-of.ts';
 import { executeBlob } from './execute-blob.ts';
 import type { BlobFacts, Executor, View } from './executor.ts';
+import { progressTotal } from './progress-total.ts';
 import { blobFacts, RemoteExecutor } from './remote-executor.ts';
 import type { Services } from './remote-executor.ts';
 import { RunSlot } from './run-slot.ts';
@@ -24,6 +27,8 @@ export interface ReconcileNeeds {
   limits: PlanLimits;
   /** How many blobs are worked on at once. */
   atOnce: number;
+  /** Unset: what backends hold is not listed. */
+  compare?: CompareNeeds;
 }
 
 const pageSize = 500;
@@ -32,7 +37,8 @@ const turn = { firstMs: 1_000, eachMs: 20, maxMs: 60_000 };
 const followUp = { firstMs: 60_000, maxMs: 15 * 60_000 };
 
 /**
- * Brings every blob to where its policies say. First the blobs that are known to have a bad replica, which an index gives
+ * Brings every blob to where its policies say. First what backends list is compared with the metadata, so that what that
+ * shows is healed by the same run. Then come the blobs that are known to have a bad replica, which an index gives
  * at once; then all, page by page in the order of their ids, within a page those with the fewest good copies first. One
  * at a time: others wait for their turn, or end at once where a run that began after they were asked for went
  * without a failure. Goes on where it was after a crash. What fails is recorded, and a later run is queued for it.
@@ -46,17 +52,18 @@ export function fullReconcile(needs: ReconcileNeeds): JobHandler {
       throw new PostponedJob(Math.min(turn.firstMs + turn.eachMs * got.waiting, turn.maxMs));
     }
     const walk = new Walk(needs, job, run, got.position);
+    await walk.begin();
     for (;;) {
       const more = await walk.page();
       const position = walk.position();
       if (!more) {
-        await slot.keep(job, position, walk.tally.isClean);
+        await slot.keep(job, position, walk.isClean);
         break;
       }
       await slot.keep(job, position);
     }
     if (walk.tally.counts.failed > 0) await queueFollowUp(needs.db, job);
-    return walk.tally.toJson();
+    return walk.result();
   };
 }
 
@@ -68,7 +75,7 @@ async function queueFollowUp(db: Kysely<Tables>, job: ClaimedJob): Promise<void>
   await inTransaction(db, (trx) => enqueueJob(trx, { ...again, runAfter: new Date(Date.now() + delayMs) }));
 }
 
-const phases = ['damaged', 'all'] as const;
+const phases = ['compare', 'damaged', 'all'] as const;
 type Phase = (typeof phases)[number];
 
 class Walk {
@@ -78,6 +85,7 @@ class Walk {
   readonly #context: ReturnType<typeof backgroundContext>;
   readonly #executor: Executor;
   readonly #view: FreshView;
+  readonly #comparison: Comparison | null;
   #phase: Phase;
   #after: string;
 
@@ -87,33 +95,70 @@ class Walk {
     this.#context = backgroundContext(run.signal, job.id);
     this.#executor = new RemoteExecutor(needs.services, this.#context, needs.limits.freshMs);
     this.#view = new FreshView(() => loadView(needs.db, needs.limits));
-    this.#phase = phases.find((phase) => phase === position?.['phase']) ?? 'damaged';
+    this.#phase = phases.find((phase) => phase === position?.['phase']) ?? 'compare';
     this.#after = typeof position?.['after'] === 'string' ? position['after'] : '';
     const counts = position?.['tally'];
+    const { compare, db, atOnce } = needs;
+    this.#comparison = compare
+      ? new Comparison(
+          { ...compare, db, atOnce, executor: this.#executor, context: this.#context },
+          job,
+          position?.['compared'],
+        )
+      : null;
     this.tally = Tally.from(typeof counts === 'object' && !Array.isArray(counts) ? counts : null);
   }
 
+  /** Tells how much there is to do. */
+  async begin(): Promise<void> {
+    const { compare, services } = this.#needs;
+    if (!compare) return;
+    this.#run.progress({ total: await progressTotal(services.content, compare.sides.comparison, this.#context) });
+  }
+
+  get isClean(): boolean {
+    return this.tally.isClean && (this.#comparison?.isClean ?? true);
+  }
+
+  result(): JsonObject {
+    const counts = this.tally.toJson();
+    if (!this.#comparison) return counts;
+    this.#run.progress({ total: this.#done() });
+    return { ...counts, compared: this.#comparison.reports() };
+  }
+
   position(): JsonObject {
-    return { phase: this.#phase, after: this.#after, tally: this.tally.toJson() };
+    const compared = this.#comparison ? { compared: this.#comparison.position() } : {};
+    return { phase: this.#phase, after: this.#after, tally: this.tally.toJson(), ...compared };
   }
 
   /** Works through the next page; false when that was the last one. */
   async page(): Promise<boolean> {
     this.#run.signal.throwIfAborted();
+    if (this.#phase === 'compare') return this.#compare();
     const wanted = { after: this.#after, limit: pageSize, damaged: this.#phase === 'damaged' };
     const { items } = await this.#needs.services.replicas.listBlobs(wanted, this.#context, {
       timeoutMs: listTimeoutMs,
     });
     const blobs = items.map(blobFacts);
     await eachOf(this.#toDo(blobs, await this.#view.get()), this.#needs.atOnce, (blob) => this.#place(blob));
-    const { blobs: done, bytes } = this.tally.counts;
-    this.#run.progress({ done, bytes });
+    this.#run.progress({ done: this.#done(), bytes: this.tally.counts.bytes });
     this.#after = blobs.at(-1)?.id ?? this.#after;
     if (items.length === pageSize) return true;
     if (this.#phase === 'all') return false;
     this.#phase = 'all';
     this.#after = '';
     return true;
+  }
+
+  async #compare(): Promise<true> {
+    if (!(await this.#comparison?.turn())) this.#phase = 'damaged';
+    this.#run.progress({ done: this.#done() });
+    return true;
+  }
+
+  #done(): number {
+    return this.tally.counts.blobs + (this.#comparison?.done ?? 0);
   }
 
   /** Those that are not as they should be, the most endangered first. */

@@ -32,12 +32,13 @@ export class RunSlot {
       const { rows: covering } = await sql<{ job_id: string }>`
         select job_id from placement.reconcile_run where clean and ${job.id} = any(covers)`.execute(trx);
       if (covering[0]) return { kind: 'covered', by: covering[0].job_id };
-      // What is pending by now was asked for before this run reads the first policy; not what is to run at a later time.
+      // What is pending by now was asked for before this run reads the first policy; not what is to run at a later time, nor
+      // what has an admin's word that this run may lack.
       const { rows } = await sql<{ position: JsonObject }>`
         insert into placement.reconcile_run as run (slot, job_id, fence, position, covers, started_at)
         select true, ${job.id}::uuid, ${job.fence}::bigint, '{}', array(
           select id from jobs.jobs where state = 'pending' and kind = 'full_reconcile'
-            and (dedupe_key is null or run_after <= now()) limit ${coversMax}), now()
+            and not params @> '{"remove_unknown": true}' and (dedupe_key is null or run_after <= now()) limit ${coversMax}), now()
         on conflict (slot) do update set fence = excluded.fence, job_id = excluded.job_id, clean = false,
           position = case when run.job_id = excluded.job_id then run.position else excluded.position end,
           covers = case when run.job_id = excluded.job_id then run.covers else excluded.covers end,
