@@ -15,10 +15,15 @@ type JobMessage = MessageInitShape<typeof JobSchema>;
 
 const tries = 3;
 
-/** Queues a full reconcile on somebody's wish. Gives the one that is pending already where there is one. */
-export async function enqueueFullReconcile(trx: Trx): Promise<JobMessage> {
-  const dedupeKey = 'on_demand';
-  return enqueueOrFind(trx, { ...fullReconcileJob({ reason: dedupeKey }), dedupeKey });
+/** Queues a full reconcile on somebody's wish. Gives an equal one that is pending already where there is one. */
+export async function enqueueFullReconcile(
+  trx: Trx,
+  { removeUnknown }: { removeUnknown: boolean },
+): Promise<JobMessage> {
+  const reason = 'on_demand';
+  if (!removeUnknown) return enqueueOrFind(trx, { ...fullReconcileJob({ reason }), dedupeKey: reason });
+  const job = fullReconcileJob({ reason, remove_unknown: true });
+  return enqueueOrFind(trx, { ...job, dedupeKey: `${reason}_remove_unknown` });
 }
 
 /** Queues a check of each enabled backend on somebody's wish. Gives those that are pending already as they are. */

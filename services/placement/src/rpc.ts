@@ -75,10 +75,10 @@ function jobEndpoint(db: Kysely<Tables>): Endpoint {
           jobs: await enqueueHealthChecks(trx),
         })),
       ),
-    enqueueFullReconcile: (_request, context) =>
+    enqueueFullReconcile: (request, context) =>
       inTransaction(db, (trx) =>
         idempotent(trx, context, EnqueueFullReconcileResponseSchema, async () => ({
-          job: await enqueueFullReconcile(trx),
+          job: await enqueueFullReconcile(trx, request),
         })),
       ),
     runPending: async (request, context) => {

@@ -62,11 +62,20 @@ export function jobStartRoutes(app: App, { jobs }: AppDependencies): void {
     schema: {
       tags,
       summary: 'Queue a full reconcile; one that is pending already is answered again',
-      body: Closed({}),
+      description:
+        'It also compares what each backend holds with the metadata, and tells of both in its result. Objects that no metadata ' +
+        'knows are removed once they are older than the grace time and were seen in two runs, but not where more than a tenth ' +
+        'of all objects on a backend would go, nor for 7 days after an import: `remove_unknown` overrides these two.',
+      body: Closed({
+        remove_unknown: Type.Optional(
+          Type.Boolean({ description: 'Unknown objects may go though they are many, or removals are held.' }),
+        ),
+      }),
       response: { 202: Type.Object({ job: Job }, { title: 'ReconcileJob' }) },
     },
     handler: async (request, reply) => {
-      const { job } = await jobs.enqueueFullReconcile({}, contextOf(request));
+      const { remove_unknown: removeUnknown = false } = request.body;
+      const { job } = await jobs.enqueueFullReconcile({ removeUnknown }, contextOf(request));
       reply.code(202);
       return { job: toJob(present(job)) };
     },
