@@ -169,7 +169,7 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   'POST /api/jobs/{job_id}/cancel': about(pendingJob),
   'POST /api/jobs/run-pending': about(async () => '', { body: { kinds: ['nobody_works_that'] } }),
   'POST /api/jobs/enqueue-health-checks': plain,
-  'POST /api/jobs/enqueue-full-reconcile': plain,
+  'POST /api/jobs/enqueue-full-reconcile': async () => ({ id: null, body: { remove_unknown: false } }),
 
   'GET /api/policies/placement': plain,
   'GET /api/policies/placement/preview': plain,
