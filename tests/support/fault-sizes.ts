@@ -10,6 +10,8 @@ export const faultSizes = {
   name: size('CI size', 'full size'),
   /** R03: every how many-th call is failed. */
   callStep: size(5, 1),
+  /** R34 */
+  backendRaces: size(100, 1_000),
   /** R10 */
   databaseKills: size(5, 50),
   everyShape: full,
