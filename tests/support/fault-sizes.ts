@@ -25,7 +25,7 @@ export const faultSizes = {
   /** R13: for how long what goes between two processes is lost. */
   partitionMs: size(8_000, 60_000),
   /** R12 */
-  policyPuts: size(600, 1_000),
+  policyPuts: size(1_000, 1_000),
   /** R02 */
   powerCuts: size(10, 200),
   logouts: size(20, 1_000),

@@ -1,7 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { violatedConstraint } from '@stowage/common/database/database-error';
 import { inTransaction, query } from '@stowage/common/database/transaction';
-import { AppError, validationError } from '@stowage/common/errors';
+import { AppError, unavailable, validationError } from '@stowage/common/errors';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type {
@@ -23,6 +24,8 @@ type Answer = MessageInitShape<typeof CreateUploadResponseSchema>;
 type StagedUpload = Upload & { backend_id: string };
 
 const retryAfterSeconds = 60;
+/** How often a backend is chosen anew that is deleted before it is used. */
+const choicesMax = 3;
 /** More than all processes together have database connections. */
 const atOnceMax = 500;
 
@@ -92,9 +95,23 @@ async function addUpload(
     parts.content.checkDestination({ directoryId: target.directoryId ?? rootDirectoryId }, context),
   ]);
   const wish = { backendIds: policy?.backendIds ?? [], ...(length === null ? {} : { size: length }) };
-  const { backendId } = await parts.blobs.chooseBackend(wish, context);
-  const upload = { id: newId(), userId, length, metadata: request.metadata ?? null, target, backendId };
-  return (await insertUnlessMany(parts, upload)) ?? (await insertWithinLimit(parts, upload));
+  const upload = { id: newId(), userId, length, metadata: request.metadata ?? null, target };
+  for (let attempt = 0; attempt < choicesMax; attempt += 1) {
+    const { backendId } = await parts.blobs.chooseBackend(wish, context);
+    const added = await insertUpload(parts, { ...upload, backendId });
+    if (added) return added;
+  }
+  throw unavailable('Backends are being deleted just now: try again.', undefined, 1);
+}
+
+/** Null where the backend was deleted since it was chosen. */
+async function insertUpload(parts: UploadParts, upload: NewUpload): Promise<StagedUpload | null> {
+  try {
+    return (await insertUnlessMany(parts, upload)) ?? (await insertWithinLimit(parts, upload));
+  } catch (error) {
+    if (violatedConstraint(error) !== 'uploads_backend_id_fkey') throw error;
+    return null;
+  }
 }
 
 /** Throws `validation_failed` for a negative length, `payload_too_large` for one beyond the limit. */

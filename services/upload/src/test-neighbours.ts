@@ -41,6 +41,8 @@ type Step =
 /** Catalog, backend-registry and placement as the protos describe them, in memory, with faults on demand. */
 export class FakeNeighbours {
   readonly backendId = newId();
+  /** What is chosen for the next uploads; the one backend after that. */
+  readonly chosen: string[] = [];
   readonly staged = new Map<string, Staged>();
   readonly sealed = new Map<string, Buffer>();
   readonly files = new Map<string, FakeFile>();
@@ -80,6 +82,7 @@ export class FakeNeighbours {
   reset(): void {
     for (const part of [this.staged, this.sealed, this.files, this.abandoned, this.gates]) part.clear();
     this.calls.length = 0;
+    this.chosen.length = 0;
     this.fault = null;
     this.slowSeal = false;
     this.stuck = null;
@@ -103,7 +106,7 @@ export class FakeNeighbours {
 
   #blobService(): Implementation<typeof BlobService> {
     return {
-      chooseBackend: async () => ({ backendId: this.backendId }),
+      chooseBackend: async () => ({ backendId: this.chosen.shift() ?? this.backendId }),
       createStaged: ({ stagedId }) =>
         this.#step('createStaged', () => {
           if (!this.staged.has(stagedId)) this.staged.set(stagedId, { bytes: Buffer.alloc(0), writer: null });

@@ -54,6 +54,16 @@ describe('creating an upload', () => {
     expect(made.expiresAt && timestampDate(made.expiresAt).getTime()).toBeGreaterThan(Date.now() + 86_000_000);
   });
 
+  test('on a backend that is deleted once it was chosen chooses again, and is asked to try again at the worst', async () => {
+    system.neighbours.chosen.push(newId());
+    const { length } = uploadOf(await service.uploads.createUpload({ length: 10n }, as(newId())));
+    expect(length).toBe(10n);
+    system.neighbours.chosen.push(...Array.from({ length: 9 }, newId));
+    expect(await refusalOf(service.uploads.createUpload({ length: 10n }, as(newId())))).toMatchObject({
+      code: 'unavailable',
+    });
+  });
+
   test.each([
     ['a name that no file may have', { target: { filename: 'a/b' } }, 'validation_failed'],
     ['a class that is none', { target: { fileClass: 'A' } }, 'validation_failed'],
