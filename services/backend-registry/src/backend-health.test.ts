@@ -33,11 +33,23 @@ const row = (): Promise<BackendRow> => findBackend(db(), id);
 async function statuses(findings: readonly Finding[], weight: Weight = 'series'): Promise<string[]> {
   const found: string[] = [];
   for (const finding of findings) {
-    await noteHealth(db(), id, finding, weight);
+    await noteHealth(db(), await row(), finding, weight);
     found.push((await row()).health_status);
   }
   return found;
 }
+
+test('what a look at the place before showed is not noted for the new one', async () => {
+  const before = await row();
+  await registry.admin.query(`update registry.backends set config = '{"url": "http://new"}' where id = $1`, [id]);
+  expect(await noteHealth(db(), before, refused, 'decides')).toBe(false);
+  expect((await row()).health_status).toBe('unknown');
+  const other = await row();
+  await registry.admin.query('update registry.backends set secrets_version = secrets_version + 1 where id = $1', [id]);
+  expect(await noteHealth(db(), other, refused, 'decides')).toBe(false);
+  expect(await noteHealth(db(), await row(), good, 'decides')).toBe(true);
+  expect((await row()).health_status).toBe('healthy');
+});
 
 describe('a series of checks', () => {
   test('makes a backend unhealthy at the third failure in a row, and healthy at the second success', async () => {

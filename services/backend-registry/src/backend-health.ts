@@ -34,13 +34,13 @@ const successesNeeded = 2;
 /** How old a note may get before the same finding is written again. */
 const refreshMs = 5 * 60_000;
 
-/** Notes what a check showed. */
+/** Notes what a check of the backend as `row` says showed. False, and nothing is noted, where it was moved or has other secrets by now. */
 export async function noteHealth(
   db: Kysely<Tables>,
-  backendId: string,
+  row: BackendRow,
   finding: Finding,
   weight: Weight,
-): Promise<void> {
+): Promise<boolean> {
   const { fault, warning, latencyMs } = finding;
   const failures = fault ? sql<number>`health_failures + 1` : sql<number>`0`;
   const successes = fault ? sql<number>`0` : sql<number>`health_successes + 1`;
@@ -60,16 +60,23 @@ export async function noteHealth(
     health_latency_ms: latencyMs,
     health_checked_at: sql<Date>`now()`,
   };
-  await inTransaction(db, async (trx) => {
-    const mine = trx.selectFrom('registry.backends').select('health_status').where('id', '=', backendId);
+  return inTransaction(db, async (trx) => {
+    const mine = trx.selectFrom('registry.backends').selectAll().where('id', '=', row.id);
     const before = await mine.forUpdate().executeTakeFirst();
-    await trx.updateTable('registry.backends').set(values).where('id', '=', backendId).execute();
+    if (before && placeOf(before) !== placeOf(row)) return false;
+    await trx.updateTable('registry.backends').set(values).where('id', '=', row.id).execute();
     const after = await mine.executeTakeFirst();
     // What could not be copied to it, or was copied elsewhere for its sake, is seen to at once.
     if (before?.health_status === 'unhealthy' && after?.health_status === 'healthy') {
-      await enqueueJob(trx, fullReconcileJob({ reason: 'backend_healthy', backend_id: backendId }, backendId));
+      await enqueueJob(trx, fullReconcileJob({ reason: 'backend_healthy', backend_id: row.id }, row.id));
     }
+    return true;
   });
+}
+
+/** All that a store is opened from: another one is opened when this changes. */
+export function placeOf(row: BackendRow): string {
+  return JSON.stringify([row.type, row.config, row.secrets_version]);
 }
 
 /**
@@ -77,13 +84,16 @@ export async function noteHealth(
  * and that the marker is right while something else is wrong, change nothing.
  */
 export async function noteGlimpse(db: Kysely<Tables>, row: BackendRow, finding: Finding): Promise<void> {
-  if (row.health_status === 'unknown' || !row.marked) return noteHealth(db, row.id, finding, 'decides');
+  if (row.health_status === 'unknown' || !row.marked) {
+    await noteHealth(db, row, finding, 'decides');
+    return;
+  }
   const { fault } = finding;
   if (fault) {
     const fresh = row.health_checked_at !== null && Date.now() - row.health_checked_at.getTime() < refreshMs;
     const known = row.health_status === 'unhealthy' && row.health_detail === `${fault.step}: ${fault.detail}`;
-    if (fault.certain && !(known && fresh)) await noteHealth(db, row.id, finding, 'series');
+    if (fault.certain && !(known && fresh)) await noteHealth(db, row, finding, 'series');
   } else if (row.health_status === 'unhealthy' && (row.health_step === 'marker' || row.health_step === null)) {
-    await noteHealth(db, row.id, finding, 'series');
+    await noteHealth(db, row, finding, 'series');
   }
 }

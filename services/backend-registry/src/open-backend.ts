@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
-import { noteGlimpse, noteHealth } from './backend-health.ts';
+import { noteGlimpse, noteHealth, placeOf } from './backend-health.ts';
 import type { Finding, Weight } from './backend-health.ts';
 import { findBackend } from './backend-row.ts';
 import { probe, step, StepFault } from './probe.ts';
@@ -27,6 +27,12 @@ interface Opened {
   believedUntil: number;
 }
 
+/** The backend was changed while it was looked at. */
+class ChangedMeanwhile extends Error {}
+
+/** How often a backend is looked at again that is changed meanwhile. */
+const looksMax = 5;
+
 interface Needs {
   db: Kysely<Tables>;
   /** Opens the secrets of backends. */
@@ -40,6 +46,8 @@ export class OpenBackends {
   readonly #needs: Needs;
   readonly #opened = new Map<string, Opened>();
   readonly #checking = new Map<string, Promise<BlobStore>>();
+  /** Counts what was heard of changes: what was begun before the last one is not believed. */
+  #changes = 0;
 
   constructor(needs: Needs) {
     this.#needs = needs;
@@ -58,7 +66,7 @@ export class OpenBackends {
   async recheck(backendId: string): Promise<BlobStore> {
     const running = this.#checking.get(backendId);
     if (running) return running;
-    const checking = this.#glimpse(backendId).finally(() => this.#checking.delete(backendId));
+    const checking = current(() => this.#glimpse(backendId)).finally(() => this.#checking.delete(backendId));
     this.#checking.set(backendId, checking);
     return checking;
   }
@@ -84,11 +92,14 @@ export class OpenBackends {
 
   /** Probes a backend and notes what that showed. Throws `not_found`, and `unavailable` for the database only. */
   async check(backendId: string, weight: Weight): Promise<void> {
-    const row = await findBackend(this.#needs.db, backendId);
-    const finding = await this.#look(row, async () => {
-      await probe(await this.#openChecked(row));
+    return current(async () => {
+      const changes = this.#changes;
+      const row = await findBackend(this.#needs.db, backendId);
+      const finding = await this.#look(row, async () => {
+        await probe(await this.#openChecked(row, changes));
+      });
+      if (!(await noteHealth(this.#needs.db, row, finding, weight))) throw new ChangedMeanwhile();
     });
-    await noteHealth(this.#needs.db, row.id, finding, weight);
   }
 
   /** Whether a backend's marker lies at another place, of which `config` and the new `secrets` tell. */
@@ -104,14 +115,16 @@ export class OpenBackends {
 
   /** Looks at row and marker again before a store is used the next time; null is every one. */
   doubt(backendId: string | null): void {
+    this.#changes += 1;
     for (const [id, opened] of this.#opened) if (backendId === null || id === backendId) opened.believedUntil = 0;
   }
 
   async #glimpse(backendId: string): Promise<BlobStore> {
+    const changes = this.#changes;
     const row = await findBackend(this.#needs.db, backendId);
     const seen: { store: BlobStore | null } = { store: null };
     const finding = await this.#look(row, async () => {
-      seen.store = await this.#openChecked(row);
+      seen.store = await this.#openChecked(row, changes);
     });
     await noteGlimpse(this.#needs.db, row, finding);
     if (seen.store) return seen.store;
@@ -133,8 +146,9 @@ export class OpenBackends {
     return { fault, warning: fault ? null : warningOf(row), latencyMs: performance.now() - startedAt };
   }
 
-  async #openChecked(row: BackendRow): Promise<BlobStore> {
-    const location = JSON.stringify([row.type, row.config, row.secrets_version]);
+  /** `changes` were counted before the row was read: a change since then must not end with the place before believed. */
+  async #openChecked(row: BackendRow, changes: number): Promise<BlobStore> {
+    const location = placeOf(row);
     const known = this.#opened.get(row.id);
     // The same store also after a bad time: it knows who is writing.
     const same = known?.location === location ? known : null;
@@ -146,9 +160,18 @@ export class OpenBackends {
       throw error;
     }
     if (opened !== same) await step('prepare', () => opened.store.prepare());
+    await this.#requireSame(row, changes);
     opened.believedUntil = performance.now() + believedMs;
     this.#opened.set(row.id, opened);
     return opened.store;
+  }
+
+  /** Throws ChangedMeanwhile where what was heard since `changes` were counted is that the backend lies elsewhere. */
+  async #requireSame(row: BackendRow, changes: number): Promise<void> {
+    for (let known = changes; known !== this.#changes;) {
+      known = this.#changes;
+      if (placeOf(await findBackend(this.#needs.db, row.id)) !== placeOf(row)) throw new ChangedMeanwhile();
+    }
   }
 
   async #openStore(row: BackendRow, newSecrets: Secrets): Promise<BlobStore> {
@@ -178,6 +201,18 @@ export class OpenBackends {
         .where('version', '=', row.version)
         .execute(),
     );
+  }
+}
+
+/** Does a look again that a change overtook. Throws `unavailable` where that happens again and again. */
+async function current<R>(look: () => Promise<R>): Promise<R> {
+  for (let looks = 1; ; looks += 1) {
+    try {
+      return await look();
+    } catch (error) {
+      if (!(error instanceof ChangedMeanwhile)) throw error;
+      if (looks === looksMax) throw unavailable('The backend is being changed just now: try again.', error, 1);
+    }
   }
 }
 

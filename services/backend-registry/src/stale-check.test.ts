@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
+import { newId } from '@stowage/common/ids';
+import { until } from '@stowage/tests/support/client';
+import { context, startTestRegistry } from './test-registry.ts';
+import type { TestRegistry } from './test-registry.ts';
+
+let registry: TestRegistry;
+beforeAll(async () => {
+  registry = await startTestRegistry();
+});
+afterAll(() => registry.close());
+beforeEach(() => registry.reset());
+
+const folder = (name: string): string => path.join(registry.dataDir, 'backends', name);
+
+test('a check that a change of the place overtakes looks again, and nothing goes to the place before', async () => {
+  const made = await registry
+    .replica()
+    .backends.createBackend(
+      { name: 'moving', type: 'local_directory', config: { root_path: folder('before') } },
+      context(),
+    );
+  const id = made.backend?.id ?? '';
+  // A process that has not opened it yet reads its row, and then waits for its secrets.
+  const late = registry.replica();
+  const blocker = await registry.admin.connect();
+  await blocker.query('begin');
+  await blocker.query('lock table registry.backend_secrets in access exclusive mode');
+  const checked = late.backends.checkBackend({ id }, context());
+  await until(async () => {
+    const { rowCount } = await blocker.query(`
+      select from pg_locks where not granted and relation = 'registry.backend_secrets'::regclass`);
+    return (rowCount ?? 0) > 0;
+  });
+  await blocker.query(
+    `update registry.backends set config = jsonb_build_object('root_path', $2::text), marked = false,
+      version = version + 1 where id = $1`,
+    [id, folder('after')],
+  );
+  late.stores.doubt(id);
+  await blocker.query('commit');
+  blocker.release();
+  expect((await checked).backend).toMatchObject({
+    health: { status: 'healthy' },
+    config: { root_path: folder('after') },
+  });
+
+  await late.blobs.createStaged({ backendId: id, stagedId: newId() }, context());
+  expect(await readdir(path.join(folder('before'), 'staging'))).toEqual([]);
+  expect(await readdir(path.join(folder('after'), 'staging'))).toHaveLength(1);
+});
