@@ -107,11 +107,11 @@ class Round {
 
 /** Each a race of its own; gives what was acknowledged of the deletion and of the policy. */
 const kinds: Readonly<Record<string, (round: Round) => Promise<unknown>>> = {
-  'policy': async (round) => {
+  policy: async (round) => {
     await round.disable();
     await Promise.all([round.remove(), round.put(), round.put(home['id'])]);
   },
-  'upload': async (round) => {
+  upload: async (round) => {
     await round.put();
     await Promise.all([round.leave(), round.upload(), round.upload(), round.upload()]);
   },
@@ -158,20 +158,24 @@ async function judge(round: Round): Promise<'deleted' | 'stayed'> {
   return 'stayed';
 }
 
-test.each(Object.entries(kinds))('%s: no race leaves anything that points to a missing backend', async (kind, run) => {
-  const outcomes = { deleted: 0, stayed: 0 };
-  const rounds = Math.ceil(faultSizes.backendRaces / Object.keys(kinds).length);
-  for (let count = 0; count < rounds; count += 1) {
-    const round = new Round(await makeBackend(admin));
-    try {
-      await run(round);
-      outcomes[await judge(round)] += 1;
-    } catch (error) {
-      throw new Error(`seed ${random.seed}, round ${count} of ${kind}: ${String(error)}`, { cause: error });
+test.each(Object.entries(kinds))(
+  '%s: no race leaves anything that points to a missing backend',
+  async (kind, run) => {
+    const outcomes = { deleted: 0, stayed: 0 };
+    const rounds = Math.ceil(faultSizes.backendRaces / Object.keys(kinds).length);
+    for (let count = 0; count < rounds; count += 1) {
+      const round = new Round(await makeBackend(admin));
+      try {
+        await run(round);
+        outcomes[await judge(round)] += 1;
+      } catch (error) {
+        throw new Error(`seed ${random.seed}, round ${count} of ${kind}: ${String(error)}`, { cause: error });
+      }
     }
-  }
-  report.add(kind, { rounds, ...outcomes });
-}, 600_000);
+    report.add(kind, { rounds, ...outcomes });
+  },
+  600_000,
+);
 
 test('of changes under one If-Match exactly one is done (T76)', async () => {
   for (let count = 0; count < faultSizes.backendRaces / 10; count += 1) {

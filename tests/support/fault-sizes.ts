@@ -10,6 +10,10 @@ export const faultSizes = {
   name: size('CI size', 'full size'),
   /** R03: every how many-th call is failed. */
   callStep: size(5, 1),
+  /** R18: for how long everything races. */
+  removalRacesMs: size(30_000, 1_200_000),
+  /** R35 */
+  secretPatches: 1_000,
   /** R34 */
   backendRaces: size(100, 1_000),
   /** R10 */
