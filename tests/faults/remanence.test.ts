@@ -61,11 +61,11 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
 
     // Half of them one by one, the others with the directory that they lie in.
     for (const id of ids.splice(0, sizes.length)) {
-      expectStatus(await admin.delete(`/api/files/${id}`), 204);
+      expectStatus(await admin.delete(`/api/files/${id}`), 200);
       expectStatus(await admin.delete(`/api/files/${id}?permanent=true`), 204);
     }
-    expectStatus(await admin.delete(`/api/directories/${directory}`), 204);
-    expectStatus(await admin.delete('/api/files/recycle-bin'), 200);
+    expectStatus(await admin.delete(`/api/directories/${directory}`), 200);
+    expectStatus(await admin.delete('/api/files/recycle-bin'), 204);
     await until(async () => {
       await admin.post('/api/jobs/run-pending', { wait_seconds: 5 });
       return (await rowsOf('catalog.blobs')) + (await rowsOf('catalog.replicas')) === 0;

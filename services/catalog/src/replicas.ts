@@ -87,12 +87,13 @@ export async function reportReplica(trx: Trx, request: ReportReplicaRequest): Pr
   return {};
 }
 
-/** Notes what reading a replica from end to end showed; `verified_at` stays the time when it was last found good. */
+/** Notes what reading a replica from end to end showed; `verified_at` stays the time when a reading began that found it good. */
 export async function settleReplica(trx: Trx, request: SettleReplicaRequest): Promise<Record<string, never>> {
   const state = stateOf(request.state, ['available', 'corrupt', 'missing']);
   await sql`
     update catalog.replicas set state = ${state},
-      verified_at = case when ${state} = 'available' then now() else verified_at end
+      verified_at = case when ${state} = 'available'
+        then greatest(verified_at, now() - ${Number(request.readAgoMs)} * interval '1 ms') else verified_at end
     where blob_id = ${request.blobId} and backend_id = ${request.backendId}
       and state in ('available', 'unverified', 'corrupt', 'missing')`.execute(trx);
   return {};
