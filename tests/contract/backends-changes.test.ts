@@ -112,6 +112,28 @@ describe('A new backend', () => {
     return link;
   }
 
+  test.each([
+    ['s3', 'prefix', 'a/b', 'a'],
+    ['s3', 'prefix', 'a', 'a/'],
+    ['s3', 'prefix', 'a', ''],
+    ['webdav', 'root_path', '/a', '/a/b'],
+    ['webdav', 'root_path', '/a', '/'],
+  ])('may not lie in, or around, another one over the network (%s %s %s %s)', async (type, field, first, second) => {
+    const bucket = uniqueName('bucket');
+    const server = 'http://127.0.0.1:9';
+    const place: Json =
+      type === 's3'
+        ? { endpoint: server, region: 'r', bucket, access_key_id: 'i', secret_access_key: 'k' }
+        : { url: `${server}/${bucket}`, username: 'u', password: 'p' };
+    const make = (at: string): Promise<Answer> =>
+      root.post('/api/backends', { name: uniqueName('backend'), type, config: { ...place, [field]: at } });
+    expectStatus(await make(first), 201);
+    expect(pointersOf(await make(second))).toEqual([`/config/${field}`]);
+    const { id } = expectStatus(await make(`${first.slice(0, -1)}z`), 201).json;
+    expect(pointersOf(await patch(id, { config: { [field]: second } }))).toEqual([`/config/${field}`]);
+    expect((await read(id))['config'][field]).toBe(`${first.slice(0, -1)}z`);
+  });
+
   test('of two with one folder at the same moment one is made', async () => {
     const config = { root_path: await freeFolder(root) };
     const bodies = await Promise.all([1, 2, 3].map(async () => ({ ...(await newBackend(root)), config })));

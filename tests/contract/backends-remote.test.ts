@@ -86,7 +86,9 @@ describeWith('S3', s3Server(), (server) => {
     });
     await client.send(new PutObjectCommand({ ...at, Body: JSON.stringify({ backend_id: backend['id'] }) }));
     expect(await check(backend)).toMatchObject({ status: 'healthy' });
-    const second = await make('s3', { ...config(), prefix: backend['config'].prefix });
+    const { hostname } = new URL(server.url);
+    const other = server.url.replace(hostname, hostname === 'localhost' ? '127.0.0.1' : 'localhost');
+    const second = await make('s3', { ...config(), endpoint: other, prefix: backend['config'].prefix });
     expect(second['health']).toMatchObject({
       status: 'unhealthy',
       detail: expect.stringMatching(/^marker: .*another/),

@@ -136,7 +136,7 @@ describe('The key', () => {
   }
 
   test('lies in the data folder for its owner alone, and is replaced by one of the settings through sealing anew', async () => {
-    const config = { ...s3, access_key_id: 'id', secret_access_key: 'key' };
+    const config = { ...s3, bucket: uniqueName('bucket'), access_key_id: 'id', secret_access_key: 'key' };
     const made = await send('POST', '/api/backends', { name: uniqueName('backend'), type: 's3', config });
     const { id } = expectStatus(made, 201).json;
     const file = join(system.dataDir, 'secret.key');

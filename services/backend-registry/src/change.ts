@@ -27,7 +27,7 @@ export interface ChangeNeeds extends PlaceNeeds {
   keys: () => KeyRing;
 }
 
-/** One transaction, under the client's idempotency key; `placed` is a local backend whose folder must be its own. */
+/** One transaction, under the client's idempotency key; `placed` is a backend whose place must be its own. */
 export async function change<O extends DescMessage>(
   needs: ChangeNeeds,
   context: CallContext,
@@ -35,12 +35,11 @@ export async function change<O extends DescMessage>(
   placed: PlacedBackend | null,
   run: (trx: Trx) => Promise<MessageInitShape<O>>,
 ): Promise<MessageShape<O>> {
-  const local = placed?.type === 'local_directory' ? placed : null;
-  const places = local ? await realPlaces(needs.db, local) : new Map<string, string>();
+  const places = placed ? await realPlaces(needs.db, placed) : new Map<string, string>();
   try {
     return await inTransaction(needs.db, (trx) =>
       idempotent(trx, context, output, async () => {
-        if (local) await requireOwnFolder(trx, local, places);
+        if (placed) await requireOwnPlace(trx, placed, places);
         return run(trx);
       }),
     );
@@ -50,8 +49,8 @@ export async function change<O extends DescMessage>(
   }
 }
 
-async function requireOwnFolder(trx: Trx, placed: PlacedBackend, places: Map<string, string>): Promise<void> {
-  await sql`select pg_advisory_xact_lock(hashtext('stowage local backends'))`.execute(trx);
+async function requireOwnPlace(trx: Trx, placed: PlacedBackend, places: Map<string, string>): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtext('stowage places of backends'))`.execute(trx);
   if (await checkOverlap(trx, placed, places)) return;
   throw unavailable('Another backend was made at the same moment: try again.', undefined, 1);
 }

@@ -2,10 +2,12 @@ import type { JsonObject } from '@bufbuild/protobuf';
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { validationError } from '@stowage/common/errors';
+import type { AppError } from '@stowage/common/errors';
 import type { EndpointGuard } from '../network/endpoint-guard.ts';
 import type { BackendType, Tables } from '../tables.ts';
 import { overlap, realPlace } from './local-roots.ts';
 import type { LocalRoots } from './local-roots.ts';
+import { remoteOverlap, remotePlace } from './remote-place.ts';
 
 /** A name that is not resolved by then is left to the check. */
 const lookupMs = 3_000;
@@ -41,38 +43,54 @@ export async function checkPlace(needs: PlaceNeeds, { type, config }: PlacedBack
 }
 
 /**
- * Throws `validation_failed` where a local backend would lie in, or around, another one's folder. Called under the lock
- * that makers of local backends hold, as it looks at what the others have.
+ * Throws `validation_failed` where a backend would lie in, or around, another one's place. Called under the lock that
+ * makers of backends hold, as it looks at what the others have. False where a local one came that `realPlaces` lacks.
  */
 export async function checkOverlap(
   db: Kysely<Tables>,
-  { id, config }: PlacedBackend,
+  placed: PlacedBackend,
   realPlaces: ReadonlyMap<string, string>,
 ): Promise<boolean> {
-  const others = await otherRoots(db, id);
-  const own = realPlaces.get(String(config['root_path']));
-  if (own === undefined || others.some((root) => !realPlaces.has(root))) return false;
-  if (others.some((root) => overlap(own, realPlaces.get(root) ?? root))) {
-    throw validationError([
-      { pointer: '/config/root_path', detail: 'lies in, or around, the folder of another backend' },
-    ]);
-  }
+  const others = await otherConfigs(db, placed);
+  const own = remotePlace(placed.type, placed.config);
+  if (!own) return checkFolders(rootOf(placed.config), others.map(rootOf), realPlaces);
+  const taken = others.some((config) => {
+    const place = remotePlace(placed.type, config);
+    return place !== null && remoteOverlap(own, place);
+  });
+  if (taken) throw overlaps(placed.type === 's3' ? '/config/prefix' : '/config/root_path');
   return true;
 }
 
-/** Where the folders of all local backends, and of this one, really lie: by root_path. */
-export async function realPlaces(db: Kysely<Tables>, { id, config }: PlacedBackend): Promise<Map<string, string>> {
-  const roots = [String(config['root_path']), ...(await query(() => otherRoots(db, id)))];
+function checkFolders(root: string, others: readonly string[], realPlaces: ReadonlyMap<string, string>): boolean {
+  const own = realPlaces.get(root);
+  if (own === undefined || others.some((other) => !realPlaces.has(other))) return false;
+  if (others.some((other) => overlap(own, realPlaces.get(other) ?? other))) throw overlaps('/config/root_path');
+  return true;
+}
+
+function overlaps(pointer: string): AppError {
+  return validationError([{ pointer, detail: 'lies in, or around, the place of another backend' }]);
+}
+
+/** Where the folders of all local backends, and of this one, really lie, by root_path; none for one over the network. */
+export async function realPlaces(db: Kysely<Tables>, placed: PlacedBackend): Promise<Map<string, string>> {
+  if (placed.type !== 'local_directory') return new Map();
+  const roots = [placed.config, ...(await query(() => otherConfigs(db, placed)))].map(rootOf);
   const places = await Promise.all(roots.map(async (root) => ({ root, place: await realPlace(root) })));
   return new Map(places.map(({ root, place }) => [root, 'real' in place ? place.real : root]));
 }
 
-async function otherRoots(db: Kysely<Tables>, id: string): Promise<string[]> {
+async function otherConfigs(db: Kysely<Tables>, { id, type }: PlacedBackend): Promise<JsonObject[]> {
   const rows = await db
     .selectFrom('registry.backends')
     .select('config')
-    .where('type', '=', 'local_directory')
+    .where('type', '=', type)
     .where('id', '<>', id)
     .execute();
-  return rows.map(({ config }) => String(config['root_path']));
+  return rows.map(({ config }) => config);
+}
+
+function rootOf(config: JsonObject): string {
+  return String(config['root_path']);
 }
