@@ -17,6 +17,7 @@ import * as placementRuns from './migrations/0012-placement.ts';
 import * as wantedPlaces from './migrations/0013-wanted-places.ts';
 import * as scrub from './migrations/0014-scrub.ts';
 import * as compare from './migrations/0015-compare.ts';
+import * as usablePlaces from './migrations/0016-usable-places.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -35,6 +36,7 @@ export const migrations: Record<string, Migration> = {
   '0013-wanted-places': wantedPlaces,
   '0014-scrub': scrub,
   '0015-compare': compare,
+  '0016-usable-places': usablePlaces,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

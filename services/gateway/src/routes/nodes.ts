@@ -45,12 +45,13 @@ const Replica = Type.Object({
 });
 
 const PlacementSchema = Type.Object({
-  state: Type.Union([
-    Type.Literal('satisfied'),
-    Type.Literal('converging'),
-    Type.Literal('degraded'),
-    Type.Literal('lost'),
-  ]),
+  state: Type.Union(
+    [Type.Literal('satisfied'), Type.Literal('converging'), Type.Literal('degraded'), Type.Literal('lost')],
+    {
+      description:
+        '`satisfied`: a good copy is on each backend that the policy wants it on. `converging`: jobs see to that. `degraded`: too few good copies are on enabled, healthy backends, and jobs alone may not mend it. `lost`: no copy is left that could be read.',
+    },
+  ),
   replicas: Type.Array(Replica),
 });
 
