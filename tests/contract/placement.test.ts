@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { appendFile, cp, mkdir, rename, rm, rmdir, symlink, truncate, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { defaultBackend } from '@stowage/tests/support/backends';
 import { blobFileOf, flipBit } from '@stowage/tests/support/blobs-on-disk';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
@@ -286,6 +287,8 @@ describe('a disk that went away and came back', () => {
       await work();
     } finally {
       await rename(`${marker}.away`, marker);
+      const { id } = await defaultBackend(client);
+      expectStatus(await client.post(`/api/backends/${id}/check`), 200);
     }
   };
 
@@ -313,7 +316,8 @@ describe('a disk that went away and came back', () => {
     });
     expect(placement['replicas']).toMatchObject([{ state: 'available' }]);
     expect(Date.parse(placement['replicas'][0]['verified_at'])).toBeGreaterThan(Date.parse(before));
-    expect(at(await jobsOf(stored), 0)).toMatchObject({ state: 'succeeded', result: { verdict: 'good' } });
+    const done = await until(async () => (await jobsOf(stored)).find((job) => job['state'] === 'succeeded') ?? null);
+    expect(done).toMatchObject({ result: { verdict: 'good' } });
     await expectServed(stored);
   });
 
@@ -324,7 +328,10 @@ describe('a disk that went away and came back', () => {
       await rename(blobs, `${blobs}.away`);
       await mkdir(blobs);
       await expectUnavailable(stored);
-      expect((await readJson(client, stored.file['id']))['placement']).toMatchObject({ state: 'satisfied' });
+      expect((await readJson(client, stored.file['id']))['placement']).toMatchObject({
+        state: 'degraded',
+        replicas: [{ state: 'available' }],
+      });
       expect(await jobsOf(stored)).toEqual([]);
       await rmdir(blobs);
       await rename(`${blobs}.away`, blobs);

@@ -22,8 +22,8 @@ interface Needs {
 }
 
 /**
- * The first wished backend that is enabled, can be used and has room for content that grows, else the default one. Throws
- * `insufficient_storage` where room was all that lacked, else `unavailable`.
+ * The first wished backend that is enabled, not unhealthy, can be used and has room for content that grows, else the
+ * default one. Throws `insufficient_storage` where room was all that lacked, else `unavailable`.
  */
 export async function chooseBackend(needs: Needs, wish: Wish): Promise<string> {
   let full = false;
@@ -42,12 +42,14 @@ async function candidates(reads: Kysely<Tables>, wished: readonly string[]): Pro
       .selectFrom('registry.backends')
       .select(['id', 'is_default'])
       .where('enabled', '=', true)
+      // The last resort is tried whatever is known of it.
+      .where((eb) => eb.or([eb('is_default', '=', true), eb('health_status', '<>', 'unhealthy')]))
       .where((eb) => eb.or([eb('is_default', '=', true), ...(wished.length > 0 ? [eb('id', 'in', wished)] : [])]))
       .execute(),
   );
-  const enabled = new Set(rows.map((row) => row.id));
+  const usable = new Set(rows.map((row) => row.id));
   const defaults = rows.filter((row) => row.is_default).map((row) => row.id);
-  return [...new Set([...wished, ...defaults])].filter((id) => enabled.has(id));
+  return [...new Set([...wished, ...defaults])].filter((id) => usable.has(id));
 }
 
 /** Null where the content can go there, else why not: the next backend may do. */
