@@ -43,6 +43,36 @@ describe('A problem document', () => {
   });
 });
 
+describe('What is wrong with a value', () => {
+  test.each([
+    [
+      'POST',
+      '/api/backends',
+      { name: 'a', type: 'ftp', config: {} },
+      [['/type', 'must be one of local_directory, s3, webdav']],
+    ],
+    [
+      'GET',
+      '/api/jobs?state=done',
+      undefined,
+      [['?state', 'must be one of pending, running, succeeded, failed, cancelled']],
+    ],
+    [
+      'POST',
+      '/api/backends',
+      { name: 'a', type: 's3', config: { endpoint: 1 } },
+      [['/config/endpoint', 'must be string or must be null']],
+    ],
+    ['POST', '/api/jobs/run-pending', { limit: 0.5 }, [['/limit', 'must be integer and must be >= 1']]],
+    ['POST', '/api/jobs/run-pending', [], [['', 'The body must be object.']]],
+  ])('is told once, and what to send instead (%s %s %j)', async (method, path, body, told) => {
+    const answer = await root.call(method, path, body === undefined ? {} : { body });
+    const { errors, detail } = expectProblem(answer, 400, 'validation_failed');
+    expect(errors).toEqual(told.map(([pointer, why]) => ({ pointer, detail: why })));
+    expect(detail).toBe(told.map(([pointer, why]) => (pointer === '' ? why : `${pointer}: ${why}`)).join('; '));
+  });
+});
+
 describe('Request ids', () => {
   const made = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 

@@ -70,7 +70,7 @@ export function isErrorCode(value: string): value is ErrorCode {
 
 /** A 400 with one pointer a fault. */
 export function validationError(errors: FieldError[]): AppError {
-  const detail = errors.map((error) => `${error.pointer}: ${error.detail}`).join('; ');
+  const detail = errors.map(({ pointer, detail }) => (pointer === '' ? detail : `${pointer}: ${detail}`)).join('; ');
   return new AppError('validation_failed', detail, { members: { errors } });
 }
 

@@ -50,21 +50,34 @@ function fromValidation(error: FastifyError): AppError {
   const ofId = error.validation?.every(({ instancePath }) => instancePath.endsWith('_id')) ?? true;
   if (error.validationContext === 'params' && ofId) return new AppError('not_found', 'There is nothing with this id.');
   const inQuery = error.validationContext === 'querystring';
-  const faults = (error.validation ?? []).slice(0, 32).map((fault): FieldError => {
-    const extra = fault.params['additionalProperty'] ?? fault.params['missingProperty'];
-    const path = fault.instancePath + (typeof extra === 'string' ? `/${escapePointer(extra)}` : '');
-    return {
-      pointer: inQuery ? `?${path.slice(1)}` : path,
-      detail: explain(fault.keyword, fault.message ?? 'is not valid'),
-    };
-  });
-  return validationError(faults);
+  const faults = Map.groupBy(error.validation ?? [], pathOf);
+  return validationError(
+    [...faults].slice(0, 32).map(([path, found]): FieldError => {
+      return { pointer: inQuery ? `?${path.slice(1)}` : path, detail: explain(path, found) };
+    }),
+  );
 }
 
-function explain(keyword: string, message: string): string {
-  if (keyword === 'additionalProperties') return 'is not a field of this request';
-  if (keyword === 'required') return 'is needed';
-  return message;
+type Fault = NonNullable<FastifyError['validation']>[number];
+
+function pathOf({ instancePath, params }: Fault): string {
+  const extra = params['additionalProperty'] ?? params['missingProperty'];
+  return instancePath + (typeof extra === 'string' ? `/${escapePointer(extra)}` : '');
+}
+
+/** One sentence for all that is wrong with a value: a union of schemas tells of each of them. */
+function explain(path: string, faults: readonly Fault[]): string {
+  const [first] = faults;
+  if (first?.keyword === 'additionalProperties') return 'is not a field of this request';
+  if (first?.keyword === 'required') return 'is needed';
+  const allowed = faults.flatMap(({ keyword, params }) =>
+    keyword === 'const' ? [String(params['allowedValue'])] : [],
+  );
+  if (allowed.length > 0) return `must be one of ${allowed.join(', ')}`;
+  const told = faults.flatMap(({ keyword, message }) => (keyword === 'anyOf' || !message ? [] : [message]));
+  const isChoice = faults.some(({ keyword }) => keyword === 'anyOf');
+  const text = [...new Set(told)].join(isChoice ? ' or ' : ' and ') || 'is not valid';
+  return path === '' ? `The body ${text}.` : text;
 }
 
 function escapePointer(name: string): string {
