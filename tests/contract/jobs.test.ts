@@ -53,6 +53,14 @@ function insertFailed(kind: string): Promise<string> {
   });
 }
 
+test('the full reconcile that nobody asked for outlives as many crashes as one that somebody did', async () => {
+  const planned = await until(async () => {
+    return (await list('?kind=full_reconcile')).find((job) => job['params'].reason === 'schedule') ?? null;
+  });
+  const { job } = expectStatus(await root.post('/api/jobs/enqueue-full-reconcile'), 202).json;
+  expect(planned['max_attempts']).toBe(job['max_attempts']);
+});
+
 describe('Jobs that the service makes for itself', () => {
   test('run at their interval and show when they ran and what came of it', async () => {
     for (const kind of housekeeping) {

@@ -35,6 +35,12 @@ export async function enqueueHealthChecks(trx: Trx): Promise<JobMessage[]> {
   return jobs;
 }
 
+/** The full reconcile that comes without anybody's wish, for a schedule. */
+export async function scheduledReconcile(): Promise<(NewJob & { dedupeKey: string })[]> {
+  const dedupeKey = 'schedule';
+  return [{ ...fullReconcileJob({ reason: dedupeKey }), dedupeKey }];
+}
+
 /** A check of one backend. */
 export function healthCheckOf(backendId: string, dedupeKey: string): NewJob & { dedupeKey: string } {
   return { kind: 'health_check', params: { backend_id: backendId }, maxAttempts: 1, dedupeKey };

@@ -13,6 +13,7 @@ import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison'
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
+import { scheduledReconcile } from './enqueue.ts';
 import { keepMakingFirstPolicy } from './first-policy.ts';
 import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
@@ -69,7 +70,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   const schedules = [
     new Schedule(db, 'prune_history', common.jobIntervalMs, logger),
     new Schedule(db, 'scrub', common.jobIntervalMs, logger),
-    new Schedule(db, 'full_reconcile', settings.reconcileIntervalMs, logger),
+    new Schedule(db, scheduledReconcile, settings.reconcileIntervalMs, logger),
     new Schedule(db, scheduledHealthChecks, settings.checkIntervalMs, logger),
   ];
   const stopping = new AbortController();
