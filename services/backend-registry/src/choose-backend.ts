@@ -2,7 +2,9 @@ import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
+import { withinWait } from '@stowage/common/within-wait';
 import type { OpenBackends } from './open-backend.ts';
+import type { BlobStore } from './stores/blob-store.ts';
 import { isAppendable } from './stores/open-store.ts';
 import type { Tables } from './tables.ts';
 
@@ -11,7 +13,20 @@ export interface Wish {
   backendIds: readonly string[];
   /** How long the content will get, in bytes; null when that is not known yet. */
   size: number | null;
+  /** Just failed to take it. */
+  except: readonly string[];
 }
+
+export interface Choice {
+  backendId: string;
+  /** Whether another one is there to take its place. */
+  hasAlternative: boolean;
+}
+
+/** Content that lands on a backend which is down can't go on: so its marker was found right this lately. */
+const freshMs = 2_000;
+/** How long a backend may take to show its marker while there are others. */
+const patienceMs = 1_000;
 
 interface Needs {
   reads: Kysely<Tables>;
@@ -22,40 +37,44 @@ interface Needs {
 }
 
 /**
- * The first wished backend that is enabled, not unhealthy, can be used and has room for content that grows, else the
- * default one. Throws `insufficient_storage` where room was all that lacked, else `unavailable`.
+ * The first wished backend that is enabled, not unhealthy, answers and has room for content that grows, else the default
+ * one. Throws `insufficient_storage` where room was all that lacked, else `unavailable`.
  */
-export async function chooseBackend(needs: Needs, wish: Wish): Promise<string> {
+export async function chooseBackend(needs: Needs, wish: Wish): Promise<Choice> {
   let full = false;
-  for (const backendId of await candidates(needs.reads, wish.backendIds)) {
-    const refusal = await refusalOf(needs, backendId, wish);
-    if (refusal === null) return backendId;
+  const ids = await candidates(needs.reads, wish);
+  for (const [index, backendId] of ids.entries()) {
+    const isLast = index === ids.length - 1;
+    const refusal = await refusalOf(needs, backendId, wish, isLast ? null : patienceMs);
+    if (refusal === null) return { backendId, hasAlternative: !isLast };
     full ||= refusal.code === 'insufficient_storage';
   }
   if (full) throw noRoom();
   throw unavailable('No backend can take an upload just now: check the health of the default backend.');
 }
 
-async function candidates(reads: Kysely<Tables>, wished: readonly string[]): Promise<string[]> {
+async function candidates(reads: Kysely<Tables>, { backendIds: wished, except }: Wish): Promise<string[]> {
   const rows = await query(() =>
     reads
       .selectFrom('registry.backends')
-      .select(['id', 'is_default'])
+      .select(['id', 'is_default', 'health_status'])
       .where('enabled', '=', true)
       // The last resort is tried whatever is known of it.
       .where((eb) => eb.or([eb('is_default', '=', true), eb('health_status', '<>', 'unhealthy')]))
       .where((eb) => eb.or([eb('is_default', '=', true), ...(wished.length > 0 ? [eb('id', 'in', wished)] : [])]))
       .execute(),
   );
-  const usable = new Set(rows.map((row) => row.id));
   const defaults = rows.filter((row) => row.is_default).map((row) => row.id);
-  return [...new Set([...wished, ...defaults])].filter((id) => usable.has(id));
+  const usable = new Map(rows.map((row) => [row.id, row.health_status]));
+  const inOrder = [...new Set([...wished, ...defaults])].filter((id) => usable.has(id) && !except.includes(id));
+  const isSick = (id: string): boolean => usable.get(id) === 'unhealthy';
+  return [...inOrder.filter((id) => !isSick(id)), ...inOrder.filter(isSick)];
 }
 
 /** Null where the content can go there, else why not: the next backend may do. */
-async function refusalOf(needs: Needs, backendId: string, wish: Wish): Promise<AppError | null> {
+async function refusalOf(needs: Needs, backendId: string, wish: Wish, waitMs: number | null): Promise<AppError | null> {
   try {
-    const store = await needs.backends.open(backendId);
+    const store = await openWithin(needs.backends, backendId, waitMs);
     if (!isAppendable(store)) return unavailable('Uploads can not grow on this backend.');
     const wanted = (wish.size ?? 0) + needs.reserveBytes;
     return (await store.freeBytes(wanted)) < wanted ? noRoom() : null;
@@ -64,6 +83,13 @@ async function refusalOf(needs: Needs, backendId: string, wish: Wish): Promise<A
     needs.logger.warn({ err: error.cause ?? error, backend_id: backendId }, 'A backend was passed over.');
     return error;
   }
+}
+
+async function openWithin(backends: OpenBackends, backendId: string, waitMs: number | null): Promise<BlobStore> {
+  const opening = backends.openFresh(backendId, freshMs);
+  const store = waitMs === null ? await opening : await withinWait(opening, waitMs);
+  if (store === null) throw unavailable('The backend takes too long to answer.');
+  return store;
 }
 
 function noRoom(): AppError {

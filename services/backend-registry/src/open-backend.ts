@@ -19,11 +19,15 @@ import type { BackendRow, Tables } from './tables.ts';
 /** How long a marker that was found right is believed, and the row of its backend with it. */
 const believedMs = 30_000;
 
+/** A look that failed sooner costs nobody a wait; after another one nobody looks for a while. */
+const slowLook = { fromMs: 100, restMs: 1_000 };
+
 interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
   location: string;
   store: BlobStore;
-  /** Of the clock that nobody sets. */
+  /** Both of the clock that nobody sets. */
+  foundRightAt: number;
   believedUntil: number;
 }
 
@@ -32,6 +36,11 @@ class ChangedMeanwhile extends Error {}
 
 /** How often a backend is looked at again that is changed meanwhile. */
 const looksMax = 5;
+/** A look that took its time before it failed, and when the next one may begin. */
+interface SlowLook {
+  error: unknown;
+  until: number;
+}
 
 interface Needs {
   db: Kysely<Tables>;
@@ -48,6 +57,7 @@ export class OpenBackends {
   readonly #checking = new Map<string, Promise<BlobStore>>();
   /** Counts what was heard of changes: what was begun before the last one is not believed. */
   #changes = 0;
+  readonly #slow = new Map<string, SlowLook>();
 
   constructor(needs: Needs) {
     this.#needs = needs;
@@ -62,18 +72,28 @@ export class OpenBackends {
     return opened && opened.believedUntil > performance.now() ? opened.store : this.recheck(backendId);
   }
 
-  /** As open, with the marker looked at now. */
+  /** As open, where the marker may have been found right so long ago only. */
+  async openFresh(backendId: string, withinMs: number): Promise<BlobStore> {
+    const opened = this.#opened.get(backendId);
+    const isFresh = opened !== undefined && performance.now() - opened.foundRightAt < withinMs;
+    return isFresh ? this.open(backendId) : this.recheck(backendId);
+  }
+
+  /** As open, with the marker looked at now. Of a backend that hangs some wait, and the others are told at once. */
   async recheck(backendId: string): Promise<BlobStore> {
     const running = this.#checking.get(backendId);
+    const slow = this.#slow.get(backendId);
+    if (slow && (running || slow.until > performance.now())) throw slow.error;
     if (running) return running;
-    const checking = current(() => this.#glimpse(backendId)).finally(() => this.#checking.delete(backendId));
+    const checking = this.#timed(backendId).finally(() => this.#checking.delete(backendId));
     this.#checking.set(backendId, checking);
     return checking;
   }
 
   /**
    * Runs `work` on a backend's store. Before its `not_found` is believed the marker is looked at again, so that
-   * nothing is reported as missing that lies on a disk which was unmounted just now.
+   * nothing is reported as missing that lies on a disk which was unmounted just now. After an `unavailable` the next who
+   * wants the store has the marker looked at.
    */
   async use<R>(backendId: string, work: (store: BlobStore) => Promise<R>): Promise<R> {
     const store = await this.open(backendId);
@@ -81,6 +101,7 @@ export class OpenBackends {
       return await work(store);
     } catch (error) {
       if (error instanceof AppError && error.code === 'not_found') await this.recheck(backendId);
+      if (error instanceof AppError && error.code === 'unavailable') this.#disbelieve(backendId);
       throw error;
     }
   }
@@ -99,6 +120,7 @@ export class OpenBackends {
         await probe(await this.#openChecked(row, changes));
       });
       if (!(await noteHealth(this.#needs.db, row, finding, weight))) throw new ChangedMeanwhile();
+      if (!finding.fault) this.#slow.delete(backendId);
     });
   }
 
@@ -116,7 +138,31 @@ export class OpenBackends {
   /** Looks at row and marker again before a store is used the next time; null is every one. */
   doubt(backendId: string | null): void {
     this.#changes += 1;
-    for (const [id, opened] of this.#opened) if (backendId === null || id === backendId) opened.believedUntil = 0;
+    const ids = backendId === null ? [...this.#opened.keys(), ...this.#slow.keys()] : [backendId];
+    for (const id of ids) {
+      this.#disbelieve(id);
+      this.#slow.delete(id);
+    }
+  }
+
+  #disbelieve(backendId: string): void {
+    const opened = this.#opened.get(backendId);
+    if (opened) Object.assign(opened, { believedUntil: 0, foundRightAt: Number.NEGATIVE_INFINITY });
+  }
+
+  async #timed(backendId: string): Promise<BlobStore> {
+    const startedAt = performance.now();
+    try {
+      const store = await current(() => this.#glimpse(backendId));
+      this.#slow.delete(backendId);
+      return store;
+    } catch (error) {
+      const tookMs = performance.now() - startedAt;
+      const until = performance.now() + Math.max(tookMs, slowLook.restMs);
+      if (tookMs < slowLook.fromMs) this.#slow.delete(backendId);
+      else this.#slow.set(backendId, { error, until });
+      throw error;
+    }
   }
 
   async #glimpse(backendId: string): Promise<BlobStore> {
@@ -152,16 +198,22 @@ export class OpenBackends {
     const known = this.#opened.get(row.id);
     // The same store also after a bad time: it knows who is writing.
     const same = known?.location === location ? known : null;
-    const opened = same ?? { location, store: await step('open', () => this.#openStore(row, {})), believedUntil: 0 };
+    const opened = same ?? {
+      location,
+      store: await step('open', () => this.#openStore(row, {})),
+      foundRightAt: 0,
+      believedUntil: 0,
+    };
     try {
       await step('marker', () => this.#checkMarker(opened.store, row));
     } catch (error) {
-      opened.believedUntil = 0;
+      this.#disbelieve(row.id);
       throw error;
     }
     if (opened !== same) await step('prepare', () => opened.store.prepare());
     await this.#requireSame(row, changes);
-    opened.believedUntil = performance.now() + believedMs;
+    opened.foundRightAt = performance.now();
+    opened.believedUntil = opened.foundRightAt + believedMs;
     this.#opened.set(row.id, opened);
     return opened.store;
   }

@@ -100,9 +100,8 @@ export function registryByteEndpoints(parts: RegistryParts): ByteEndpoint[] {
 
 function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
   return {
-    chooseBackend: async ({ backendIds, size }) => ({
-      backendId: await chooseBackend(parts, { backendIds, size: size === undefined ? null : byteCount(size) }),
-    }),
+    chooseBackend: ({ backendIds, size, except }) =>
+      chooseBackend(parts, { backendIds, size: size === undefined ? null : byteCount(size), except }),
     createStaged: async ({ backendId, stagedId }) => {
       await parts.backends.useAppendable(backendId, (store) => store.createStaged(stagedId));
       return {};

@@ -4,6 +4,7 @@ import { violatedConstraint } from '@stowage/common/database/database-error';
 import { inTransaction, query } from '@stowage/common/database/transaction';
 import { AppError, unavailable, validationError } from '@stowage/common/errors';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
+import { withinWait } from '@stowage/common/within-wait';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type {
   CreateUploadRequest,
@@ -13,6 +14,7 @@ import type {
 import { sql } from 'kysely';
 import type { RawBuilder } from 'kysely';
 import { endUpload } from './free-content.ts';
+import { KeptBody } from './kept-body.ts';
 import { fileClassOf } from './media-type.ts';
 import type { UploadParts } from './parts.ts';
 import { bareMediaType, checkTarget } from './target.ts';
@@ -23,6 +25,8 @@ import type { Upload } from './uploads.ts';
 type Answer = MessageInitShape<typeof CreateUploadResponseSchema>;
 type StagedUpload = Upload & { backend_id: string };
 
+/** How long a backend may take to begin an upload while another could. */
+const patienceMs = 5_000;
 const retryAfterSeconds = 60;
 /** How often a backend is chosen anew that is deleted before it is used. */
 const choicesMax = 3;
@@ -47,15 +51,16 @@ export async function createUpload(
   request: CreateUploadRequest,
   context: CallContext,
 ): Promise<Answer> {
-  const upload = await addUpload(parts, request, context);
-  const { id: stagedId, backend_id: backendId } = upload;
-  await orEnd(parts, upload, () => parts.blobs.createStaged({ backendId, stagedId }, context));
+  const { upload } = await land(parts, request, context, async ({ id: stagedId, backend_id: backendId }, inTime) => {
+    await inTime(parts.blobs.createStaged({ backendId, stagedId }, context));
+  });
   return { upload: uploadMessage(upload, 0n) };
 }
 
 /**
  * As createUpload, with the first bytes. Takes no lease: nobody else knows of the upload before this answers, which is
- * why only a short body may come here. An upload whose body fails is ended.
+ * why only a short body may come here. An upload whose body fails is ended. Where another backend can stand in, the body is
+ * kept in memory meanwhile.
  */
 export async function createUploadWithBody(
   parts: UploadParts,
@@ -70,21 +75,26 @@ export async function createUploadWithBody(
   }
   const { userId } = requireActor(context);
   return parts.appends.run(userId, async () => {
-    const upload = await addUpload(parts, wanted, context);
     const limit = length ?? BigInt(parts.settings.maxUploadBytes);
-    const append = { backendId: upload.backend_id, stagedId: upload.id, limit, create: true };
-    const { offset } = await orEnd(parts, upload, () => parts.appendStaged(append, body, context));
+    const kept = new KeptBody(body);
+    const { upload, result } = await land(parts, wanted, context, async (made, inTime, hasAlternative) => {
+      const append = { backendId: made.backend_id, stagedId: made.id, limit, create: true };
+      const source = hasAlternative ? await kept.replay() : kept.rest();
+      return inTime(parts.appendStaged(append, source, context));
+    });
+    const { offset } = result;
     if (offset === length) parts.complete.set(upload.id, true);
     return { upload: uploadMessage(upload, offset) };
   });
 }
 
-/** The row of a new upload, for which everything was checked that can be. */
+/** The row of a new upload, for which everything was checked that can be, and whether it could land elsewhere too. */
 async function addUpload(
   parts: UploadParts,
   request: CreateUploadRequest,
+  except: readonly string[],
   context: CallContext,
-): Promise<StagedUpload> {
+): Promise<{ upload: StagedUpload; hasAlternative: boolean }> {
   const { userId } = requireActor(context);
   const target = checkTarget(request.target);
   const length = request.length ?? null;
@@ -94,12 +104,16 @@ async function addUpload(
     parts.policies.getPolicy({ fileClass }, context),
     parts.content.checkDestination({ directoryId: target.directoryId ?? rootDirectoryId }, context),
   ]);
-  const wish = { backendIds: policy?.backendIds ?? [], ...(length === null ? {} : { size: length }) };
+  const wish = {
+    backendIds: policy?.backendIds ?? [],
+    except: [...except],
+    ...(length === null ? {} : { size: length }),
+  };
   const upload = { id: newId(), userId, length, metadata: request.metadata ?? null, target };
   for (let attempt = 0; attempt < choicesMax; attempt += 1) {
-    const { backendId } = await parts.blobs.chooseBackend(wish, context);
+    const { backendId, hasAlternative } = await parts.blobs.chooseBackend(wish, context);
     const added = await insertUpload(parts, { ...upload, backendId });
-    if (added) return added;
+    if (added) return { upload: added, hasAlternative };
   }
   throw unavailable('Backends are being deleted just now: try again.', undefined, 1);
 }
@@ -158,14 +172,46 @@ function insertWhileFewer(upload: NewUpload, expiryMs: number, most: number): Ra
     returning ${uploadColumns}`;
 }
 
-/** Does what the first answer depends on; where that fails nobody will know of the upload, so it ends. */
-async function orEnd<R>(parts: UploadParts, { id }: StagedUpload, work: () => Promise<R>): Promise<R> {
-  try {
-    return await work();
-  } catch (error) {
-    await endUpload(parts.db, id).catch((failure: unknown) => {
-      parts.logger.warn({ err: failure, upload_id: id }, 'An upload that was not made ends by expiry only.');
-    });
-    throw error;
+/**
+ * Adds an upload and does what its first answer depends on. A backend that fails it, or hangs, is passed over for the next
+ * one: the upload, of which nobody knows yet, ends, and another is made there.
+ */
+async function land<R>(
+  parts: UploadParts,
+  request: CreateUploadRequest,
+  context: CallContext,
+  work: (upload: StagedUpload, inTime: <T>(call: Promise<T>) => Promise<T>, hasAlternative: boolean) => Promise<R>,
+): Promise<{ upload: StagedUpload; result: R }> {
+  const except: string[] = [];
+  for (;;) {
+    const { upload, hasAlternative } = await addUpload(parts, request, except, context);
+    try {
+      return { upload, result: await work(upload, hasAlternative ? withinPatience : (call) => call, hasAlternative) };
+    } catch (error) {
+      await endQuietly(parts, upload);
+      if (!hasAlternative || context.signal.aborted || !mayBeItsBackend(error)) throw error;
+      parts.logger.warn({ err: error, backend_id: upload.backend_id }, 'An upload did not land there: the next.');
+      except.push(upload.backend_id);
+    }
   }
+}
+
+function mayBeItsBackend(error: unknown): boolean {
+  return error instanceof AppError && (error.code === 'unavailable' || error.code === 'insufficient_storage');
+}
+
+async function withinPatience<T>(call: Promise<T>): Promise<T> {
+  const answered = await withinWait(
+    call.then((answer) => ({ answer })),
+    patienceMs,
+  );
+  if (answered === null) throw unavailable('The backend takes too long.');
+  return answered.answer;
+}
+
+/** Nobody will ever know of the upload. */
+async function endQuietly(parts: UploadParts, { id }: StagedUpload): Promise<void> {
+  await endUpload(parts.db, id).catch((failure: unknown) => {
+    parts.logger.warn({ err: failure, upload_id: id }, 'An upload that was not made ends by expiry only.');
+  });
 }

@@ -43,6 +43,11 @@ export class FakeNeighbours {
   readonly backendId = newId();
   /** What is chosen for the next uploads; the one backend after that. */
   readonly chosen: string[] = [];
+  /** Stands in for the other where `hasSecond`. */
+  readonly secondId = newId();
+  hasSecond = false;
+  /** Backends that take nothing. */
+  readonly down = new Set<string>();
   readonly staged = new Map<string, Staged>();
   readonly sealed = new Map<string, Buffer>();
   readonly files = new Map<string, FakeFile>();
@@ -80,7 +85,8 @@ export class FakeNeighbours {
   }
 
   reset(): void {
-    for (const part of [this.staged, this.sealed, this.files, this.abandoned, this.gates]) part.clear();
+    for (const part of [this.staged, this.sealed, this.files, this.abandoned, this.gates, this.down]) part.clear();
+    this.hasSecond = false;
     this.calls.length = 0;
     this.chosen.length = 0;
     this.fault = null;
@@ -106,9 +112,18 @@ export class FakeNeighbours {
 
   #blobService(): Implementation<typeof BlobService> {
     return {
-      chooseBackend: async () => ({ backendId: this.chosen.shift() ?? this.backendId }),
-      createStaged: ({ stagedId }) =>
+      chooseBackend: async ({ except }) => {
+        const planned = this.chosen.shift();
+        if (planned !== undefined) return { backendId: planned, hasAlternative: false };
+        const [backendId, ...others] = [this.backendId, ...(this.hasSecond ? [this.secondId] : [])].filter(
+          (id) => !except.includes(id),
+        );
+        if (backendId === undefined) throw unavailable('none is left');
+        return { backendId, hasAlternative: others.length > 0 };
+      },
+      createStaged: ({ backendId, stagedId }) =>
         this.#step('createStaged', () => {
+          this.#requireUp(backendId);
           if (!this.staged.has(stagedId)) this.staged.set(stagedId, { bytes: Buffer.alloc(0), writer: null });
           return {};
         }),
@@ -125,6 +140,10 @@ export class FakeNeighbours {
       verifyBlob: unused,
       copyBlob: unused,
     };
+  }
+
+  #requireUp(backendId: string): void {
+    if (this.down.has(backendId)) throw unavailable('It is down.');
   }
 
   #seal(request: SealBlobRequest) {
@@ -154,6 +173,7 @@ export class FakeNeighbours {
 
   /** As a store does: the fence decides who writes, and what arrived before a break is kept. */
   async #append(request: AppendStagedRequest, body: Readable, context: CallContext): Promise<{ offset: bigint }> {
+    this.#requireUp(request.backendId);
     if (request.create) this.staged.set(request.stagedId, { bytes: Buffer.alloc(0), writer: null });
     const staged = this.#find(request.stagedId);
     if (staged.writer && staged.writer.fence >= request.fence) throw new AppError('locked', 'a newer fence writes');

@@ -1,6 +1,6 @@
 import { LocalConnections } from '@stowage/common/rpc/connections';
 import { openDatabase } from '@stowage/common/database/database';
-import { appendUpload } from '@stowage/common/bytes/operations';
+import { appendUpload, createUploadWithBody } from '@stowage/common/bytes/operations';
 import type { Uploader } from '@stowage/common/bytes/operations';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
@@ -29,6 +29,7 @@ import { uploadSettings } from './settings.ts';
 export interface TestProcess {
   uploads: Client<typeof UploadService>;
   append: Uploader<typeof AppendUploadRequestSchema, typeof AppendUploadResponseSchema>;
+  createWithBody: Uploader<typeof createUploadWithBody.input, typeof createUploadWithBody.output>;
   stop(): Promise<void>;
 }
 
@@ -50,8 +51,9 @@ export async function startTestUploads(): Promise<TestUploads> {
   const neighbours = new FakeNeighbours();
   const processes = new Set<TestProcess>();
   await pool.query(
-    `insert into registry.backends (id, name, type, is_default, config) values ($1, 'local', 'local_directory', true, '{}')`,
-    [neighbours.backendId],
+    `insert into registry.backends (id, name, type, is_default, config)
+     values ($1, 'local', 'local_directory', true, '{}'), ($2, 'second', 'local_directory', false, '{}')`,
+    [neighbours.backendId, neighbours.secondId],
   );
   return {
     neighbours,
@@ -101,6 +103,7 @@ async function startProcess(url: string, neighbours: FakeNeighbours, environment
   return {
     uploads: connections.client(UploadService),
     append: connections.uploader(appendUpload),
+    createWithBody: connections.uploader(createUploadWithBody),
     stop: () => (stopped ??= stop()),
   };
 }

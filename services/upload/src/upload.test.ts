@@ -136,6 +136,54 @@ describe('whose upload it is', () => {
   });
 });
 
+describe('a backend that fails a new upload', () => {
+  const target = { filename: 'a.txt' };
+
+  beforeEach(() => {
+    system.neighbours.hasSecond = true;
+    system.neighbours.down.add(system.neighbours.backendId);
+  });
+
+  async function backendOf(id: string): Promise<unknown> {
+    const rows = await system.sql<{ backend_id: string }>('select backend_id from upload.uploads where id = $1', [id]);
+    return rows[0]?.backend_id;
+  }
+
+  test('is passed over for the next one, and nothing is left of the first try', async () => {
+    const user = newId();
+    const id = await create(user);
+    expect(await backendOf(id)).toBe(system.neighbours.secondId);
+    const open = await system.sql(`select from upload.uploads where user_id = $1 and state = 'open'`, [user]);
+    expect(open).toHaveLength(1);
+  });
+
+  test('is passed over with the bytes that came along', async () => {
+    const request = { upload: { length: 10n, target }, bodyLength: 4n };
+    const made = uploadOf(await service.createWithBody(request, bodyOf('ab', 'cd'), as(newId())));
+    expect(made.offset).toBe(4n);
+    expect(await backendOf(made.id)).toBe(system.neighbours.secondId);
+    expect(system.neighbours.staged.get(made.id)?.bytes.toString()).toBe('abcd');
+  });
+
+  test('fails it where no other is left', async () => {
+    system.neighbours.down.add(system.neighbours.secondId);
+    const user = newId();
+    expect((await refusalOf(create(user))).code).toBe('unavailable');
+    const open = await system.sql(`select from upload.uploads where user_id = $1 and state = 'open'`, [user]);
+    expect(open).toHaveLength(0);
+  });
+
+  test('is left at once, also where it hangs', async () => {
+    system.neighbours.down.clear();
+    const hanging = Promise.withResolvers<void>();
+    system.neighbours.gates.set('createStaged', hanging.promise);
+    const made = create(newId());
+    await until(() => system.neighbours.count('createStaged') === 2);
+    hanging.resolve();
+    expect(await backendOf(await made)).toBe(system.neighbours.secondId);
+  });
+});
+
 describe('appending', () => {
   test('moves the offset to the end, and says when it is complete', async () => {
     const user = newId();

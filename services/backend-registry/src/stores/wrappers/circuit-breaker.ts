@@ -7,6 +7,8 @@ export interface BreakerOptions {
   failures: number;
   /** For how long it stays open before one call may try, in milliseconds. */
   openMs: number;
+  /** A caller that gave up waiting for an answer after this counts as a failure, in milliseconds. */
+  patienceMs: number;
 }
 
 class OpenCircuit extends Error {
@@ -21,7 +23,8 @@ export function isOpenCircuit(error: unknown): boolean {
 /**
  * Spares callers the waiting for a backend that is down: after some failures in a row calls are `unavailable` at once, until
  * one that is let through succeeds. The look at the marker is always let through, so that a check sees what is, and its
- * success closes the circuit. Broken streams count, what the caller did wrong or cancelled does not.
+ * success closes the circuit. Broken streams count, what the caller did wrong or cancelled
+ * does not, unless it had waited for an answer for long.
  */
 export class CircuitBreaker implements Wrapper {
   readonly #options: BreakerOptions;
@@ -37,13 +40,17 @@ export class CircuitBreaker implements Wrapper {
 
   async around<R>(call: StoreCall<R>): Promise<R> {
     if (call.name !== 'identity') this.#requirePassage();
+    const askedAt = this.#now();
     try {
       const result = await call.run();
       if (result instanceof Readable) this.#watch(result, call);
       else this.#succeeded();
       return result;
     } catch (error) {
-      this.#note(error, call);
+      // What has a body may have waited for its sender.
+      const gaveUp = call.repeatable && call.callersFault() && this.#now() - askedAt >= this.#options.patienceMs;
+      if (gaveUp) this.#failed();
+      else this.#note(error, call);
       throw error;
     }
   }
@@ -75,6 +82,10 @@ export class CircuitBreaker implements Wrapper {
       this.#succeeded();
       return;
     }
+    this.#failed();
+  }
+
+  #failed(): void {
     this.#failures += 1;
     if (this.#failures >= this.#options.failures) this.#openUntil = this.#now() + this.#options.openMs;
   }

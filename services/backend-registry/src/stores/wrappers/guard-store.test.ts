@@ -188,7 +188,7 @@ describe('around a store', () => {
 
   test('after some failures in a row the backend is left alone, then tried by one call', async () => {
     let now = 1;
-    const store = within(new CircuitBreaker({ failures: 3, openMs: 1_000 }, () => now));
+    const store = within(new CircuitBreaker({ failures: 3, openMs: 1_000, patienceMs: 2_000 }, () => now));
     trouble.fail(down);
     for (let time = 0; time < 20; time += 1) await refuses(store.stat(key), 'unavailable');
     expect(trouble.calls).toBe(3);
@@ -202,7 +202,7 @@ describe('around a store', () => {
   });
 
   test('a look at the marker is always let through, and its success ends the rest', async () => {
-    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9 }));
+    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9, patienceMs: 2_000 }));
     trouble.fail(down, 2);
     await refuses(store.stat(key), 'unavailable');
     await refuses(store.identity(), 'unavailable');
@@ -211,7 +211,7 @@ describe('around a store', () => {
   });
 
   test('what a caller does wrong, and a missing blob, are no failures of the backend', async () => {
-    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9 }));
+    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9, patienceMs: 2_000 }));
     const content = seededContent(100, 1);
     await refuses(store.write(key, content, brokenBody(content.slice(0, 100)), never), 'unavailable');
     await refuses(store.write(key, content, content.body(), AbortSignal.abort()), 'unavailable');
@@ -226,10 +226,27 @@ describe('around a store', () => {
     expect((await readAll(store, key, 0, 100)).equals(content.slice(0, 100))).toBe(true);
   });
 
+  test('a caller that gave up after a long wait for an answer makes it a failure', async () => {
+    let now = 1;
+    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9, patienceMs: 2_000 }, () => now));
+    for (const waitedMs of [1_999, 2_000]) {
+      const cancel = new AbortController();
+      trouble.behave = async () => {
+        now += waitedMs;
+        cancel.abort();
+        throw unavailable('cancelled');
+      };
+      await refuses(store.read(key, { start: 0, end: 1 }, cancel.signal), 'unavailable');
+    }
+    trouble.behave = async () => undefined;
+    await refuses(store.stat(key), 'unavailable');
+    expect(trouble.calls).toBe(2);
+  });
+
   test('an upload whose client is slow, or goes away, holds up nobody and is no failure', async () => {
     const store = new WrappedAppendableStore(await openLocal(root), [
       new ConcurrencyLimit({ most: 1, waitMs: 1 }),
-      new CircuitBreaker({ failures: 1, openMs: 1e9 }),
+      new CircuitBreaker({ failures: 1, openMs: 1e9, patienceMs: 2_000 }),
     ]);
     const id = newId();
     await store.createStaged(id);
@@ -257,7 +274,7 @@ describe('around a store', () => {
       },
     };
     await writeContent(local, key, seededContent(100, 1));
-    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9 }), breaking);
+    const store = within(new CircuitBreaker({ failures: 1, openMs: 1e9, patienceMs: 2_000 }), breaking);
     await refuses((await store.read(key, { start: 0, end: 100 }, never)).toArray(), 'unavailable');
     await refuses(store.stat(key), 'unavailable');
     expect(trouble.calls).toBe(1);
@@ -265,7 +282,7 @@ describe('around a store', () => {
 
   test('in the usual order an open circuit is told at once, and every call that was made is measured', async () => {
     const measured: string[] = [];
-    const options = { ...usualGuard, retry: hasty, breaker: { failures: 4, openMs: 1e9 } };
+    const options = { ...usualGuard, retry: hasty, breaker: { failures: 4, openMs: 1e9, patienceMs: 2_000 } };
     const store = guardStore(within(), (name, outcome) => measured.push(`${name} ${outcome}`), options);
     expect(await store.stat(key)).toBeNull();
     trouble.fail(down);

@@ -20,7 +20,7 @@ export interface GuardOptions {
 export const usualGuard: GuardOptions = {
   retry: { attempts: 3, baseMs: 200, capMs: 2_000 },
   limit: { most: 32, waitMs: 10_000 },
-  breaker: { failures: 5, openMs: 10_000 },
+  breaker: { failures: 5, openMs: 10_000, patienceMs: 2_000 },
 };
 
 /**
