@@ -139,6 +139,32 @@ describe('reading a blob', () => {
     ]);
   });
 
+  test('a replica that hangs before its first byte, or in the middle, is left for the next', async () => {
+    stores.set('hung', () => new Readable({ read: () => undefined }));
+    stores.set('halts', (start, end) => {
+      const pieces = split(content.subarray(start, Math.min(end, chunkBytes + 500)), 4096);
+      return new Readable({
+        read() {
+          const next = pieces.next();
+          if (!next.done) this.push(next.value);
+        },
+      });
+    });
+    stores.set('b', good());
+    expect((await read(source(['hung', 'halts', 'b']))).equals(content)).toBe(true);
+    expect(reported).toEqual([]);
+  }, 20_000);
+
+  test('a replica that is slow is waited for where no other is good', async () => {
+    let asked = 0;
+    stores.set('slow', (start, end) => {
+      asked += 1;
+      return asked === 1 ? new Readable({ read: () => undefined }) : good()(start, end);
+    });
+    expect((await read(source(['slow', 'gone']))).equals(content)).toBe(true);
+    expect(reported).toEqual([['gone', ReplicaState.MISSING]]);
+  }, 20_000);
+
   test('with no replica left it fails instead of ending', async () => {
     await expect(read(source(['gone']))).rejects.toMatchObject({ code: 'unavailable' });
     await expect(read(source([]))).rejects.toMatchObject({ code: 'unavailable' });

@@ -7,12 +7,16 @@ import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { Replica } from '@stowage/proto/stowage/catalog/v1/node';
 import type { Logger } from '@stowage/common/runtime/logger';
 import type { AppDependencies } from '../app-types.ts';
+import { Patience } from './patience.ts';
 import type { ByteRange } from './ranges.ts';
 
 /** The chunk that a CRC-32C covers, in bytes. */
 export const chunkBytes = 1024 * 1024;
 
 const checksumsPerCall = 4096;
+
+/** How long a replica may take for a chunk while there are others. */
+const patienceMs = 3_000;
 
 /** A blob and where it can be read. */
 export interface BlobSource {
@@ -29,7 +33,8 @@ export type ReaderDependencies = Pick<AppDependencies, 'content' | 'readBlob'> &
 
 /**
  * Reads a range of a blob and gives it piece by piece, each checked before it is given: wrong bytes never leave. A
- * replica that fails is reported, and the next one goes on from the same byte. Throws `unavailable` when none is left.
+ * replica that fails is reported, and the next one goes on from the same byte; one that is slow gets another turn, for as
+ * long as it takes, after the others. Throws `unavailable` when none is left.
  * Each piece is its receiver's to free.
  */
 export async function* readVerified(
@@ -41,9 +46,15 @@ export async function* readVerified(
   const checksums = new Checksums(dependencies, source, context);
   let index = Math.floor(range.start / chunkBytes);
   const last = Math.ceil(range.end / chunkBytes);
-  for (const replica of source.replicas) {
+  const limitMs = source.replicas.length > 1 ? patienceMs : null;
+  const turns: { replica: Replica; limitMs: number | null }[] = source.replicas.map((replica) => ({
+    replica,
+    limitMs,
+  }));
+  for (const { replica, limitMs } of turns) {
+    const patience = new Patience(limitMs, context.signal);
     try {
-      for await (const chunk of chunksOf(dependencies, source, replica, index, last, context)) {
+      for await (const chunk of chunksOf(dependencies, source, replica, { index, last, patience }, context)) {
         if (crc32c(chunk) !== (await checksums.of(index))) throw new BadReplica(ReplicaState.CORRUPT);
         const offset = index * chunkBytes;
         index += 1;
@@ -52,7 +63,10 @@ export async function* readVerified(
       return;
     } catch (error) {
       if (context.signal.aborted) throw error;
+      if (patience.isOver) turns.push({ replica, limitMs: null });
       await passOver(dependencies, source, replica, error, context);
+    } finally {
+      patience.end();
     }
   }
   throw noGoodCopy();
@@ -96,20 +110,20 @@ class BadReplica extends Error {
   }
 }
 
-/** Whole chunks of one replica from chunk `first` up to, not including, chunk `last`. */
+/** Whole chunks of one replica from chunk `index` up to, not including, chunk `last`. */
 async function* chunksOf(
   { readBlob }: ReaderDependencies,
   source: BlobSource,
   replica: Replica,
-  first: number,
-  last: number,
+  { index: first, last, patience }: { index: number; last: number; patience: Patience },
   context: CallContext,
 ): AsyncGenerator<Buffer, void, void> {
   const end = Math.min(last * chunkBytes, source.size);
   let position = first * chunkBytes;
-  const stream = await readBlob(
-    { backendId: replica.backendId, key: replica.key, start: BigInt(position), end: BigInt(end) },
-    context,
+  const range = { start: BigInt(position), end: BigInt(end) };
+  patience.begin();
+  const stream = await patience.of(
+    readBlob({ backendId: replica.backendId, key: replica.key, ...range }, { ...context, signal: patience.signal }),
   );
   let pieces: Buffer[] = [];
   let gathered = 0;
@@ -121,7 +135,9 @@ async function* chunksOf(
       pieces.push(part);
       gathered += part.length;
       if (part.length < wanted) break;
+      patience.end();
       yield joined(pieces, gathered);
+      patience.begin();
       position += gathered;
       pieces = [];
       gathered = 0;
