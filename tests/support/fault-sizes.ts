@@ -8,6 +8,8 @@ function size<T>(small: T, large: T): T {
 /** How much each fault test does; the large figures are those of the goals. */
 export const faultSizes = {
   name: size('CI size', 'full size'),
+  /** R08: for how long a backend is away. */
+  backendOutageMs: size(60_000, 600_000),
   /** R03: every how many-th call is failed. */
   callStep: size(5, 1),
   /** R18: for how long everything races. */
