@@ -1,6 +1,7 @@
 import { AppError } from '@stowage/common/errors';
 import { CopyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { Kysely } from 'kysely';
+import type { Bandwidth } from './bandwidth.ts';
 import { findBackend } from './backend-row.ts';
 import type { OpenBackends } from './open-backend.ts';
 import type { BlobStore } from './stores/blob-store.ts';
@@ -10,6 +11,8 @@ import type { BlobClaim } from './verify-blob.ts';
 interface Needs {
   db: Kysely<Tables>;
   backends: OpenBackends;
+  /** Held back by it. */
+  bandwidth: Bandwidth;
 }
 
 /**
@@ -18,7 +21,7 @@ interface Needs {
  * `insufficient_storage`, `unavailable`.
  */
 export async function copyBlob(
-  { db, backends }: Needs,
+  { db, backends, bandwidth }: Needs,
   { from, to, blob }: { from: string; to: string; blob: BlobClaim },
   signal: AbortSignal,
 ): Promise<CopyResult> {
@@ -26,7 +29,7 @@ export async function copyBlob(
   if (!target.enabled) throw new AppError('state_conflict', 'The backend to copy to is disabled.');
   const store = await backends.recheck(to);
   const source = await readable(backends, from, blob);
-  return typeof source === 'number' ? source : copyContent(source, store, blob, signal);
+  return typeof source === 'number' ? source : copyContent(source, store, blob, bandwidth, signal);
 }
 
 /** The store of the source, or why it can't be copied from. Its marker is looked at, so that missing means missing. */
@@ -46,15 +49,17 @@ async function copyContent(
   source: BlobStore,
   target: BlobStore,
   { key, size, sha256 }: BlobClaim,
+  bandwidth: Bandwidth,
   signal: AbortSignal,
 ): Promise<CopyResult> {
   const fault: { error: Error | null } = { error: null };
-  const body = await source.read(key, { start: 0, end: size }, signal).catch((error: unknown) => {
+  const read = await source.read(key, { start: 0, end: size }, signal).catch((error: unknown) => {
     if (error instanceof AppError) return null;
     throw error;
   });
-  if (body === null) return CopyResult.SOURCE_UNAVAILABLE;
-  body.on('error', (error) => (fault.error = error));
+  if (read === null) return CopyResult.SOURCE_UNAVAILABLE;
+  read.on('error', (error) => (fault.error = error));
+  const body = bandwidth.limit(read, signal);
   try {
     await target.write(key, { size, sha256 }, body, signal);
     return CopyResult.COPIED;
@@ -65,5 +70,6 @@ async function copyContent(
     throw error;
   } finally {
     body.destroy();
+    read.destroy();
   }
 }

@@ -14,11 +14,16 @@ import type { Logger } from '@stowage/common/runtime/logger';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { GetBackendResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
-import type { SealBlobRequest, SealBlobResponseSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import type {
+  CopyResult,
+  SealBlobRequest,
+  SealBlobResponseSchema,
+} from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { Kysely } from 'kysely';
 import { appendStaged, byteCount } from './append-staged.ts';
+import { Bandwidth } from './bandwidth.ts';
 import { deleteBackend, setBackendEnabled } from './backend-state.ts';
 import { findBackend } from './backend-row.ts';
 import { getBackend, listBackends } from './backends.ts';
@@ -54,8 +59,12 @@ export interface RegistryParts {
   digests: DigestCache;
   seals: Seals;
   reserveBytes: number;
+  /** Of what nobody waits for. */
+  bandwidth: Bandwidth;
   logger: Logger;
 }
+
+const unlimited = new Bandwidth(null);
 
 /** Which function answers which call. */
 export function registryEndpoints(parts: RegistryParts): Endpoint[] {
@@ -123,15 +132,21 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       return {};
     },
     verifyBlob: async ({ backendId, key, size, sha256 }, context) => {
-      const store = await parts.backends.recheck(backendId);
-      const result = await verifyBlob(store, { key, size: byteCount(size), sha256 }, context.signal);
-      // Nothing is missing from a disk that was unmounted while it was looked for.
-      if (result === VerifyResult.MISSING) await parts.backends.recheck(backendId);
-      return { result };
+      const claim = { key, size: byteCount(size), sha256 };
+      const { signal } = context;
+      const verify = async (): Promise<VerifyResult> => {
+        const result = await verifyBlob(await parts.backends.recheck(backendId), claim, parts.bandwidth, signal);
+        // Nothing is missing from a disk that was unmounted while it was looked for.
+        if (result === VerifyResult.MISSING) await parts.backends.recheck(backendId);
+        return result;
+      };
+      return { result: await parts.bandwidth.turn(signal, verify) };
     },
-    copyBlob: async ({ fromBackendId, toBackendId, key, size, sha256 }, context) => {
+    copyBlob: async ({ fromBackendId, toBackendId, key, size, sha256, urgent }, context) => {
       const wanted = { from: fromBackendId, to: toBackendId, blob: { key, size: byteCount(size), sha256 } };
-      return { result: await copyBlob(parts, wanted, context.signal) };
+      const bandwidth = urgent ? unlimited : parts.bandwidth;
+      const copy = (): Promise<CopyResult> => copyBlob({ ...parts, bandwidth }, wanted, context.signal);
+      return { result: await bandwidth.turn(context.signal, copy) };
     },
   };
 }

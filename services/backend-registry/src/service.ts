@@ -4,6 +4,7 @@ import { unavailable } from '@stowage/common/errors';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
+import { Bandwidth } from './bandwidth.ts';
 import { hearOfChanges } from './change-notice.ts';
 import { LocalRoots } from './config/local-roots.ts';
 import { setUpDefaultBackend } from './default-backend.ts';
@@ -52,6 +53,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
     digests,
     seals,
     reserveBytes: settings.localReserveBytes,
+    bandwidth: new Bandwidth(settings.reconcileBandwidth),
     logger,
   };
   return {

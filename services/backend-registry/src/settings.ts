@@ -1,4 +1,5 @@
 import path from 'node:path';
+import { bandwidthSetting } from '@stowage/common/runtime/bandwidth-setting';
 import { byteSize, list, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 import { parseNetwork } from './network/endpoint-guard.ts';
@@ -39,6 +40,7 @@ export const registrySettings = {
     list(network),
     { absent: deniedByDefault },
   ),
+  reconcileBandwidth: bandwidthSetting,
   secretKeys: setting<SecretKey[]>(
     'STOWAGE_SECRET_KEYS',
     'id:base64 of 32 bytes, comma-separated: the first seals, all open; unless set, one is made.',

@@ -15,6 +15,7 @@ import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backe
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
+import { Bandwidth } from './bandwidth.ts';
 import { LocalRoots } from './config/local-roots.ts';
 import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
@@ -123,6 +124,7 @@ function replicaOver(
     digests,
     seals,
     reserveBytes,
+    bandwidth: new Bandwidth(null),
     logger,
   };
   const byteEndpoints = registryByteEndpoints(parts);

@@ -1,6 +1,7 @@
 import { AppError } from '@stowage/common/errors';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { createHash } from 'node:crypto';
+import type { Bandwidth } from './bandwidth.ts';
 import type { BlobStore } from './stores/blob-store.ts';
 
 export interface BlobClaim {
@@ -14,14 +15,19 @@ export interface BlobClaim {
  * Reads a blob from end to end and compares it with what it should be; one that is shorter is missing (contract §4).
  * What can’t be read now is `unavailable`.
  */
-export async function verifyBlob(store: BlobStore, claim: BlobClaim, signal: AbortSignal): Promise<VerifyResult> {
+export async function verifyBlob(
+  store: BlobStore,
+  claim: BlobClaim,
+  bandwidth: Bandwidth,
+  signal: AbortSignal,
+): Promise<VerifyResult> {
   const found = await store.stat(claim.key);
   if (!found || found.size < claim.size) return VerifyResult.MISSING;
   if (found.size > claim.size) return VerifyResult.CORRUPT;
   const hash = createHash('sha256');
   try {
     const stream = await store.read(claim.key, { start: 0, end: claim.size }, signal);
-    for await (const piece of stream) hash.update(piece);
+    for await (const piece of bandwidth.limit(stream, signal)) hash.update(piece);
   } catch (error) {
     if (error instanceof AppError && error.code === 'not_found') return VerifyResult.MISSING;
     throw error;

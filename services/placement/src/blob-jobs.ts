@@ -10,7 +10,8 @@ import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blo
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { Kysely } from 'kysely';
-import { deleteTimeoutMs, readTimeoutMs } from './deadlines.ts';
+import { deleteTimeoutMs } from './deadlines.ts';
+import type { ReadTimeout } from './deadlines.ts';
 import { sizeParam, textParam } from './job-params.ts';
 import type { Tables } from './tables.ts';
 
@@ -64,7 +65,10 @@ const verdicts = new Map<VerifyResult, { state: ReplicaState; verdict: string }>
 ]);
 
 /** Reads a replica from end to end, notes what that showed, and queues the repair of a bad one. */
-export function verifyBlob(db: Kysely<Tables>, { content, blobs }: Services): JobHandler {
+export function verifyBlob(
+  db: Kysely<Tables>,
+  { content, blobs, readTimeoutMs }: Services & { readTimeoutMs: ReadTimeout },
+): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
     const [blobId, backendId, key] = [textParam(job, 'blob_id'), textParam(job, 'backend_id'), textParam(job, 'key')];

@@ -13,6 +13,7 @@ import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison'
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
+import { readTimeout } from './deadlines.ts';
 import { scheduledReconcile } from './enqueue.ts';
 import { keepMakingFirstPolicy } from './first-policy.ts';
 import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
@@ -46,6 +47,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     content: connections.client(ContentService),
     blobs: connections.client(BlobService),
     replicas: connections.client(ReplicaService),
+    readTimeoutMs: readTimeout(settings.reconcileBandwidth),
   };
   const limits = { outageGraceMs: settings.outageGraceMs, freshMs: verificationFreshMs };
   const sides = { stored: connections.client(StoredService), comparison: connections.client(ComparisonService) };

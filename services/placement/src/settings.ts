@@ -1,5 +1,6 @@
 import { natsAddress } from '@stowage/common/events/nats-address';
 import type { NatsAddress } from '@stowage/common/events/nats-address';
+import { bandwidthSetting } from '@stowage/common/runtime/bandwidth-setting';
 import { duration, integer, positiveDuration, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
@@ -39,6 +40,7 @@ export const placementSettings = {
     positiveDuration,
     { fallback: '1h' },
   ),
+  reconcileBandwidth: bandwidthSetting,
   reconcileConcurrency: setting(
     'STOWAGE_RECONCILE_CONCURRENCY',
     'How many blobs a full reconcile works on at once.',

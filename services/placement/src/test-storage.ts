@@ -71,6 +71,7 @@ export class TestStorage {
       replicas: connections.client(ReplicaService),
       content: connections.client(ContentService),
       blobs: connections.client(BlobService),
+      readTimeoutMs: () => 60_000,
     };
   }
 

@@ -72,7 +72,7 @@ export class SyncCopies {
   /** False where this backend can't have it just now: the next one of the policy may. */
   async #run(backendId: string, { backendId: fromBackendId, key, size, sha256 }: SealedUpload): Promise<boolean> {
     const { blobs, logger } = this.#needs;
-    const request = { fromBackendId, toBackendId: backendId, key, size, sha256 };
+    const request = { fromBackendId, toBackendId: backendId, key, size, sha256, urgent: true };
     const timeoutMs = marginMs + Math.ceil(Number(size) / slowestBytesPerMs);
     try {
       const { result } = await blobs.copyBlob(request, backgroundContext(this.#stop.signal), { timeoutMs });

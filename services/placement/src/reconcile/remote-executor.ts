@@ -7,7 +7,8 @@ import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blo
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { PlacedBlob, ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
-import { deleteTimeoutMs, readTimeoutMs } from '../deadlines.ts';
+import { deleteTimeoutMs } from '../deadlines.ts';
+import type { ReadTimeout } from '../deadlines.ts';
 import type { RecordedState } from '../planner/facts.ts';
 import type { BlobFacts, CopyVerdict, Executor, Note, Verdict } from './executor.ts';
 
@@ -16,6 +17,8 @@ export interface Services {
   content: Client<typeof ContentService>;
   blobs: Client<typeof BlobService>;
   replicas: Client<typeof ReplicaService>;
+  /** How long a call may take that reads or copies a blob. */
+  readTimeoutMs: ReadTimeout;
 }
 
 const recordedStates = new Map<ReplicaState, RecordedState>([
@@ -61,13 +64,15 @@ export class RemoteExecutor implements Executor {
   async copy(blob: BlobFacts, from: string, to: string): Promise<CopyVerdict> {
     const { key, size, sha256 } = blob;
     const wanted = { fromBackendId: from, toBackendId: to, key, size, sha256 };
-    const { result } = await this.#services.blobs.copyBlob(wanted, this.#context, { timeoutMs: readTimeoutMs(size) });
+    const { blobs, readTimeoutMs } = this.#services;
+    const { result } = await blobs.copyBlob(wanted, this.#context, { timeoutMs: readTimeoutMs(size) });
     return known(copyVerdicts.get(result), result);
   }
 
   async verify({ key, size, sha256 }: BlobFacts, backendId: string): Promise<Verdict> {
     const wanted = { backendId, key, size, sha256 };
-    const { result } = await this.#services.blobs.verifyBlob(wanted, this.#context, { timeoutMs: readTimeoutMs(size) });
+    const { blobs, readTimeoutMs } = this.#services;
+    const { result } = await blobs.verifyBlob(wanted, this.#context, { timeoutMs: readTimeoutMs(size) });
     return known(verdicts.get(result), result);
   }
 
