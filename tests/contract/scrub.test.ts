@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { readFile } from 'node:fs/promises';
 import { makeBackend } from '@stowage/tests/support/backends';
 import { blobFileOf, flipBit } from '@stowage/tests/support/blobs-on-disk';
@@ -31,4 +31,17 @@ test('a bit that flips on a disk is found and mended though nobody reads the fil
     const { json } = await admin.get(`/api/files/${file['id']}`);
     return json['placement'].replicas.every((replica: Json) => replica['state'] === 'available');
   });
+});
+
+test('the backends are swept at the next midnight, each once', async () => {
+  const { json } = expectStatus(await admin.get('/api/backends'), 200);
+  const waiting = expectStatus(await admin.get('/api/jobs?kind=sweep'), 200).json.items;
+  const swept = waiting.map((job: Json) => job['params'].backend_id);
+  expect(new Set(swept).size).toBe(swept.length);
+  // One that was made since has its turn from the next day on.
+  expect(swept).toContain(json.items.find((backend: Json) => backend['is_default']).id);
+  for (const job of waiting) {
+    expect(job['state']).toBe('pending');
+    expect(job['run_after']).toMatch(/T00:00:00/);
+  }
 });

@@ -42,6 +42,7 @@ import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
 import { blobKey } from './stores/keys.ts';
+import { sweepBackend } from './sweep-backend.ts';
 import type { Tables } from './tables.ts';
 import { updateBackend } from './update-backend.ts';
 import { verifyBlob } from './verify-blob.ts';
@@ -81,6 +82,10 @@ export function registryEndpoints(parts: RegistryParts): Endpoint[] {
       setBackendEnabled: (request, context) => setBackendEnabled(parts, request, context),
       deleteBackend: (request, context) => deleteBackend(parts, request, context),
       forgetReplicas: (request, context) => forgetReplicas(parts, request, context),
+      sweepBackend: async ({ id }) => {
+        const { temporaries, staged } = await sweepBackend(parts, id);
+        return { temporaries: BigInt(temporaries), staged: BigInt(staged) };
+      },
     }),
     endpoint(BlobService, blobCalls(parts)),
     endpoint(StoredService, { listStoredBlobs: (request) => listStored(parts.backends, request) }),

@@ -9,6 +9,7 @@ export interface Tables {
   'catalog.backend_usage': UsageView;
   'upload.backend_uploads': UploadsView;
   'placement.backend_policies': PoliciesView;
+  'upload.known_uploads': { id: string };
 }
 
 /** The kinds of stores. */

@@ -54,6 +54,8 @@ export interface TestRegistry {
   root: string;
   /** The superuser. */
   admin: pg.Pool;
+  /** As the service has it. */
+  db: RegistryParts['db'];
   replica(options?: { reserveBytes?: number }): TestReplica;
   rows(): Promise<BackendRow[]>;
   /** Forgets all backends and empties the folder. */
@@ -74,6 +76,7 @@ export async function startTestRegistry(): Promise<TestRegistry> {
     dataDir,
     root: path.join(dataDir, 'backends', 'local'),
     admin,
+    db,
     replica: ({ reserveBytes = 0 } = {}) => replicaOver({ db, reads }, dataDir, reserveBytes),
     rows: () => db.selectFrom('registry.backends').selectAll().orderBy('name').execute(),
     reset: async () => {

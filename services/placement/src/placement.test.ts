@@ -304,6 +304,17 @@ describe('the jobs that placement works', () => {
     expect(rows).toEqual(verdict === 'good' ? [] : [{ params: { blob_id: params.blob_id } }]);
   });
 
+  test('sweep tells what was left on a backend, and needs none of one that is gone', async () => {
+    for (const [backendId, result] of [
+      [localId, { temporaries: 2, staged: 1 }],
+      [newId(), { gone: true }],
+    ]) {
+      const id = await insert({ kind: 'sweep', params: JSON.stringify({ backend_id: backendId }) });
+      expect((await run(['sweep'])).succeeded).toBe(1);
+      expect((await jobs.getJob({ id }, as())).job?.result).toEqual(result);
+    }
+  });
+
   test('prune_history drops what was kept long enough, in batches, and nothing else', async () => {
     const days = (count: number): Date => new Date(Date.now() - count * 86_400_000);
     await pool.query(

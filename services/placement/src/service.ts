@@ -24,6 +24,7 @@ import { placementEndpoints } from './rpc.ts';
 import { scrub } from './scrub.ts';
 import { placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
+import { scheduledSweeps, sweep, sweepIntervalMs } from './sweep.ts';
 import type { Tables } from './tables.ts';
 
 /** How long the start waits for backend-registry, which may be starting too. */
@@ -62,6 +63,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       place_blob: placeBlob(reconcile),
       full_reconcile: fullReconcile(reconcile),
       scrub: scrub(db, services.replicas, settings.scrubAfterMs),
+      sweep: sweep(backends),
       prune_history: pruneHistory(db, settings),
     },
     concurrency: common.jobConcurrency,
@@ -74,6 +76,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     new Schedule(db, 'scrub', common.jobIntervalMs, logger),
     new Schedule(db, scheduledReconcile, settings.reconcileIntervalMs, logger),
     new Schedule(db, scheduledHealthChecks, settings.checkIntervalMs, logger),
+    new Schedule(db, scheduledSweeps, sweepIntervalMs, logger),
   ];
   const stopping = new AbortController();
   const firstPolicy = { db, backends, logger };

@@ -1,4 +1,4 @@
-import { unavailable } from '@stowage/common/errors';
+import { AppError, unavailable } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Endpoint } from '@stowage/common/rpc/contract';
@@ -33,6 +33,10 @@ export function fakeBackends(): Endpoint {
     setBackendEnabled: unused,
     deleteBackend: unused,
     forgetReplicas: unused,
+    sweepBackend: async ({ id }) => {
+      if (id !== localId) throw new AppError('not_found', 'There is no such backend.');
+      return { temporaries: 2n, staged: 1n };
+    },
     listBackends: async ({ cursor }) => {
       if (!around.registryUp) throw unavailable('backend-registry is not there yet.');
       if (cursor === '') return { items: [{ id: farId, isDefault: false }], nextCursor: 'more' };

@@ -77,9 +77,23 @@ export interface BlobStore {
 
   /**
    * Removes what writes left half-done before `before`: temporary objects, multipart uploads that nobody knows. Gives how
-   * many. `before` must be longer ago than a write may take.
+   * many. What was written to since is left alone, so `before` must be longer ago than a write may pause.
    */
   sweep(before: Date): Promise<number>;
+}
+
+/** One page of the content that is staged in a store. */
+export interface StagedPage {
+  staged: ListedStaged[];
+  /** Where the next page begins; null on the last one. */
+  next: string | null;
+}
+
+/** Staged content as the store lists it. */
+export interface ListedStaged {
+  id: string;
+  /** When any of it was last written to, by the clock of the store. */
+  modifiedAt: Date;
 }
 
 /** One body to append. */
@@ -149,6 +163,12 @@ export interface AppendableStore extends BlobStore {
 
   /** Stops a writer and removes staged content, durably. Missing content is success, so it may be called twice. */
   discard(stagedId: string): Promise<void>;
+
+  /**
+   * One page of at most `limit` pieces of staged content, by their ids, with what is left of one that is half removed.
+   * `cursor` is the `next` of the page before, null at the beginning. A listing that can't be read whole throws.
+   */
+  listStaged(cursor: string | null, limit: number): Promise<StagedPage>;
 
   /** How many bytes fit; what is known of a moment ago will do where that is `enough`. */
   freeBytes(enough: number): Promise<number>;

@@ -6,6 +6,7 @@ import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { AppendableStore } from './blob-store.ts';
 import { blobKey } from './keys.ts';
+import { stagedListingCases } from './staged-listing-cases.ts';
 import {
   append,
   brokenBody,
@@ -356,6 +357,7 @@ const cases: Record<string, (store: AppendableStore) => Promise<StoreState>> = {
     }
     return empty;
   },
+  ...stagedListingCases,
   'free space is told in bytes': async (store) => {
     expect(await store.freeBytes(1)).toBeGreaterThan(0);
     return empty;

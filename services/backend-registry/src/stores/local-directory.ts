@@ -1,7 +1,15 @@
 import { realpath, statfs } from 'node:fs/promises';
 import path from 'node:path';
 import type { Readable } from 'node:stream';
-import type { Append, AppendableStore, BlobPage, ByteRange, ExpectedContent, StagedContent } from './blob-store.ts';
+import type {
+  Append,
+  AppendableStore,
+  BlobPage,
+  ByteRange,
+  ExpectedContent,
+  StagedContent,
+  StagedPage,
+} from './blob-store.ts';
 import { claimMarker, readMarker } from './identity-marker.ts';
 import { checkedId, parseBlobKey } from './keys.ts';
 import { blobsFolder, LocalBlobs } from './local-blobs.ts';
@@ -109,6 +117,10 @@ export class LocalDirectory implements AppendableStore {
 
   async discard(stagedId: string): Promise<void> {
     await guarded(() => this.#staging.discard(checkedId(stagedId)));
+  }
+
+  async listStaged(cursor: string | null, limit: number): Promise<StagedPage> {
+    return guarded(() => this.#staging.list(cursor, limit));
   }
 
   async freeBytes(enough: number): Promise<number> {

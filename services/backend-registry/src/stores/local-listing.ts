@@ -1,8 +1,10 @@
 import { lstat, readdir } from 'node:fs/promises';
 import path from 'node:path';
-import type { BlobPage, ListedBlob } from './blob-store.ts';
+import { isId } from '@stowage/common/ids';
+import type { BlobPage, ListedBlob, ListedStaged, StagedPage } from './blob-store.ts';
 import { directoryInside, nullIfMissing } from './local-files.ts';
-import { isBlobKey, parseBlobKey } from './keys.ts';
+import { checkedId, isBlobKey, parseBlobKey } from './keys.ts';
+import { limitFileOf } from './staged-file.ts';
 
 /**
  * One page of the blobs in the folders of `blobs`, in the order of their keys; a cursor is the key of the last one before.
@@ -22,6 +24,23 @@ export async function listFolders(blobs: string, cursor: string | null, limit: n
     }
   }
   return { blobs: found, next: null };
+}
+
+/** One page of the content in the folder `staging`; a cursor is the id of the last one before. */
+export async function listStagedFiles(staging: string, cursor: string | null, limit: number): Promise<StagedPage> {
+  const after = cursor === null ? '' : checkedId(cursor);
+  // A side file counts too: it may be all that is left.
+  const ids = (await readdir(staging)).map((name) => path.parse(name).name).filter((id) => isId(id) && id > after);
+  const found: ListedStaged[] = [];
+  for (const id of [...new Set(ids)].sort()) {
+    const files = [path.join(staging, id), limitFileOf(staging, id)];
+    const stats = await Promise.all(files.map((file) => lstat(file).catch(nullIfMissing)));
+    const times = stats.flatMap((one) => (one?.isFile() ? [one.mtimeMs] : []));
+    if (times.length === 0) continue;
+    found.push({ id, modifiedAt: new Date(Math.max(...times)) });
+    if (found.length >= limit) return { staged: found, next: id };
+  }
+  return { staged: found, next: null };
 }
 
 /** The folders that blobs lie in, in order. */

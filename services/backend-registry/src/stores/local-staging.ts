@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import { AppError, unavailable } from '@stowage/common/errors';
-import type { Append, StagedContent } from './blob-store.ts';
+import type { Append, StagedContent, StagedPage } from './blob-store.ts';
 import { BlobStream } from './blob-stream.ts';
 import { appendToFile } from './local-append.ts';
 import {
@@ -15,6 +15,7 @@ import {
   sweepTemporaries,
   syncDirectory,
 } from './local-files.ts';
+import { listStagedFiles } from './local-listing.ts';
 import { fences, StagedClaims } from './staged-claims.ts';
 import type { Claim } from './staged-claims.ts';
 import { limitFileOf, removeHalfLimit, StagedFile } from './staged-file.ts';
@@ -43,6 +44,10 @@ export class LocalStaging {
   /** Removes what half-written side files left before `before`; gives how many. */
   async sweep(before: Date): Promise<number> {
     return sweepTemporaries(await this.#directory(), before);
+  }
+
+  async list(cursor: string | null, limit: number): Promise<StagedPage> {
+    return listStagedFiles(await this.#directory(), cursor, limit);
   }
 
   async create(id: string): Promise<void> {

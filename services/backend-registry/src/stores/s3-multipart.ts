@@ -1,4 +1,4 @@
-import type { CompletedPart } from '@aws-sdk/client-s3';
+import type { CompletedPart, Part } from '@aws-sdk/client-s3';
 import { unavailable } from '@stowage/common/errors';
 import { noSignal, shortCall, withDeadline } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
@@ -57,6 +57,29 @@ export async function completeUpload(
   const head = new HeadObjectCommand({ Bucket: upload.Bucket, Key: upload.Key });
   const found = await shortCall(s3, (abortSignal) => s3.client.send(head, { abortSignal }), signal);
   if (found.ContentLength !== size) throw unavailable('The backend put the parts of a blob together wrongly.');
+}
+
+/** The parts that the server has, by their numbers; none of an upload that is gone. */
+export async function uploadedParts(s3: S3Connection, upload: Upload): Promise<Part[]> {
+  const found: Part[] = [];
+  let marker: string | undefined;
+  do {
+    const command = new s3.sdk.ListPartsCommand({ ...upload, ...(marker ? { PartNumberMarker: marker } : {}) });
+    const page = await shortCall(s3, (abortSignal) => s3.client.send(command, { abortSignal })).catch(
+      (error: unknown) => {
+        if (error instanceof s3.sdk.NoSuchUpload) return null;
+        throw error;
+      },
+    );
+    if (!page) return [];
+    found.push(...(page.Parts ?? []));
+    marker = page.IsTruncated ? page.NextPartNumberMarker : undefined;
+    const last = found.at(-1)?.PartNumber;
+    if (page.IsTruncated && (marker !== String(last) || found.length > mostParts)) {
+      throw unavailable('The backend does not go on with its listing.');
+    }
+  } while (marker !== undefined);
+  return found;
 }
 
 /** Aborts a multipart upload; one that is gone is success. Follows no signal: it is done when others gave up. */

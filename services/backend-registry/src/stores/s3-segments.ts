@@ -1,10 +1,8 @@
-import type { _Object } from '@aws-sdk/client-s3';
 import { unavailable } from '@stowage/common/errors';
 import { noSignal, shortCall } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { isMissing } from './s3-errors.ts';
-
-export const stagingFolder = 'staging';
+import { listBelow, stagingFolder } from './s3-listing.ts';
 
 /** The object that says that there is staged content, where there is no byte of it yet. */
 const madeName = 'made';
@@ -14,11 +12,21 @@ const overName = 'over';
 
 const deletesAtOnce = 8;
 
+/** No content is in so many pieces: a listing that is longer has no end. */
+const mostObjects = 50_000;
+
 /** A piece of staged content, as an object. */
 export interface Segment {
   objectKey: string;
   /** Where it begins in the content, in bytes. */
   start: number;
+  size: number;
+  etag: string;
+}
+
+/** An object in the folder of staged content. */
+interface Found {
+  name: string;
   size: number;
   etag: string;
 }
@@ -49,22 +57,21 @@ export class Segments {
     const folder = this.#folder(stagedId);
     const objects = await this.#list(stagedId);
     if (objects.length === 0) return null;
-    if (objects.some(({ Key }) => Key === folder + overName)) {
+    if (objects.some(({ name }) => name === overName)) {
       // Somebody was stopped while ending it.
       await this.end(stagedId);
       return null;
     }
     const segments: Segment[] = [];
     let offset = 0;
-    for (const { Key = '', Size = 0, ETag = '' } of objects) {
-      const name = Key.slice(folder.length);
+    for (const { name, size, etag } of objects) {
       if (!/^\d{16}$/.test(name)) continue;
       const start = Number(name);
       // Left over where several segments were made one.
-      if (start + Size <= offset) continue;
+      if (start + size <= offset) continue;
       if (start !== offset) throw unavailable('Some of this upload is missing on the backend: start it again.');
-      segments.push({ objectKey: Key, start, size: Size, etag: ETag });
-      offset += Size;
+      segments.push({ objectKey: folder + name, start, size, etag });
+      offset += size;
     }
     return { segments, offset };
   }
@@ -76,8 +83,9 @@ export class Segments {
 
   /** Removes all of it. Whatever happens in the middle, it is there as a whole or not at all. */
   async end(stagedId: string): Promise<void> {
-    const over = this.#folder(stagedId) + overName;
-    const keys = (await this.#list(stagedId)).map(({ Key = '' }) => Key);
+    const folder = this.#folder(stagedId);
+    const over = folder + overName;
+    const keys = (await this.#list(stagedId)).map(({ name }) => folder + name);
     if (keys.length > 1 && !keys.includes(over)) await this.#put(over);
     await this.remove(keys.filter((key) => key !== over));
     if (keys.length > 1 || keys.includes(over)) await this.remove([over]);
@@ -103,22 +111,19 @@ export class Segments {
     await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal }), noSignal);
   }
 
-  async #list(stagedId: string): Promise<_Object[]> {
-    const found: _Object[] = [];
-    let token: string | undefined;
+  async #list(stagedId: string): Promise<Found[]> {
+    const folder = `${stagingFolder}/${stagedId}/`;
+    const found: Found[] = [];
+    let after: string | null = null;
     do {
-      const command = new this.#s3.sdk.ListObjectsV2Command({
-        Bucket: this.#s3.bucket,
-        Prefix: this.#folder(stagedId),
-        ...(token === undefined ? {} : { ContinuationToken: token }),
-      });
-      const page = await shortCall(this.#s3, (abortSignal) => this.#s3.client.send(command, { abortSignal }));
-      found.push(...(page.Contents ?? []));
-      if (page.IsTruncated && (!page.NextContinuationToken || page.NextContinuationToken === token)) {
-        throw unavailable('The backend does not go on with its listing.');
+      const page: Awaited<ReturnType<typeof listBelow>> = await listBelow(this.#s3, folder, after, 1_000);
+      for (const { key, object } of page.objects) {
+        if (object.Size === undefined || !object.ETag) throw unavailable('The listing of the backend is not whole.');
+        found.push({ name: key.slice(folder.length), size: object.Size, etag: object.ETag });
       }
-      token = page.IsTruncated ? page.NextContinuationToken : undefined;
-    } while (token !== undefined);
+      if (found.length > mostObjects) throw unavailable('The backend does not come to an end with its listing.');
+      after = page.next;
+    } while (after !== null);
     return found;
   }
 

@@ -94,6 +94,21 @@ describeWith('S3', s3Server(), (server) => {
     client.destroy();
   });
 
+  test('a multipart upload that still grows is not swept, however long ago it was begun', async () => {
+    const { config, client, bucket, keyOf } = await s3Place(server);
+    const store = await S3Store.open(config, agents);
+    const place = { Bucket: bucket, Key: keyOf(blobKey(newId())) };
+    const { UploadId } = await client.send(new CreateMultipartUploadCommand(place));
+    const begun = Date.now();
+    // Both clocks are that of this machine.
+    while (Date.now() < begun + 20) await new Promise(setImmediate);
+    const before = new Date(begun + 10);
+    await client.send(new UploadPartCommand({ ...place, UploadId, PartNumber: 1, Body: 'part' }));
+    expect(await store.sweep(before)).toBe(0);
+    expect(await store.sweep(new Date(Date.now() + 10_000))).toBe(1);
+    client.destroy();
+  });
+
   test('a connection to S3 that is cut in a write leaves nothing, wherever it is cut', async () => {
     const { config, client } = await s3Place(server);
     const random = new Random(7);

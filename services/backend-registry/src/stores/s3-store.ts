@@ -1,6 +1,14 @@
 import { Readable } from 'node:stream';
 import { AppError, unavailable } from '@stowage/common/errors';
-import type { Append, AppendableStore, BlobPage, ByteRange, ExpectedContent, StagedContent } from './blob-store.ts';
+import type {
+  Append,
+  AppendableStore,
+  BlobPage,
+  ByteRange,
+  ExpectedContent,
+  StagedContent,
+  StagedPage,
+} from './blob-store.ts';
 import { usualLimits } from './idle-limit.ts';
 import type { StoreLimits } from './idle-limit.ts';
 import { checkedId, parseBlobKey } from './keys.ts';
@@ -9,7 +17,7 @@ import type { S3Config, StoreAgents } from './s3-config.ts';
 import { connectS3 } from './s3-connection.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { hasStatus, isMissing, s3Error } from './s3-errors.ts';
-import { listBlobs } from './s3-listing.ts';
+import { listBlobs, listStaged } from './s3-listing.ts';
 import { claimMarker, readMarker } from './s3-marker.ts';
 import { readRange } from './s3-read.ts';
 import { S3Staging } from './s3-staging.ts';
@@ -121,6 +129,10 @@ export class S3Store implements AppendableStore {
   async discard(stagedId: string): Promise<void> {
     checkedId(stagedId);
     await guarded(() => this.#staging.discard(stagedId));
+  }
+
+  async listStaged(cursor: string | null, limit: number): Promise<StagedPage> {
+    return guarded(() => listStaged(this.#s3, cursor, limit));
   }
 
   /** A bucket does not say what fits; a full one refuses. */

@@ -12,6 +12,7 @@ export const jobKinds = {
   place_blob: 'placement',
   full_reconcile: 'placement',
   scrub: 'placement',
+  sweep: 'placement',
   prune_history: 'placement',
 } as const;
 export type JobKind = keyof typeof jobKinds;

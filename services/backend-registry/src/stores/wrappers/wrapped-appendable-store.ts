@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import type { Append, AppendableStore, StagedContent } from '../blob-store.ts';
+import type { Append, AppendableStore, StagedContent, StagedPage } from '../blob-store.ts';
 import { bodyBroke, WrappedStore } from './wrapped-store.ts';
 import type { Wrapper } from './wrapped-store.ts';
 
@@ -22,6 +22,10 @@ export class WrappedAppendableStore extends WrappedStore implements AppendableSt
 
   async discard(stagedId: string): Promise<void> {
     return this.repeatable('discard', () => this.#store.discard(stagedId));
+  }
+
+  async listStaged(cursor: string | null, limit: number): Promise<StagedPage> {
+    return this.repeatable('listStaged', () => this.#store.listStaged(cursor, limit));
   }
 
   /** Asks nobody over the network, so nothing is around it. */
