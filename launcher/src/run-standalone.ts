@@ -90,7 +90,7 @@ class Host {
     });
     lifecycle.onStop(`database of ${service.name}`, () => database.close());
     const built = service.create(settings, { ...this.#shared, database, connections: this.#connections, logger });
-    this.#connections.add(service.name, [...built.endpoints, systemEndpoint(lifecycle)], built.byteEndpoints);
+    this.#connections.add(service.name, [...built.endpoints, systemEndpoint(lifecycle, built)], built.byteEndpoints);
     await built.start();
     lifecycle.onStop(service.name, () => built.stop());
   }

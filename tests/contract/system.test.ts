@@ -22,11 +22,11 @@ describe('Health and readiness', () => {
     expect(Number.isInteger(json['uptime_seconds'])).toBe(true);
   });
 
-  test('ready tells of the database and of each service behind the gateway, and of no backend', async () => {
+  test('ready tells of the database, each service behind the gateway and the event bus, and of no backend', async () => {
     const { json } = expectStatus(await anonymous.get('/api/system/ready'), 200);
     expect(json['status']).toBe('ready');
     const checks: Json[] = json['checks'];
-    expect(checks.map((check) => check['name']).sort()).toEqual(['database', ...services].sort());
+    expect(checks.map((check) => check['name']).sort()).toEqual(['database', 'event_bus', ...services].sort());
     for (const check of checks) {
       expect(check).toEqual({
         name: expect.any(String),

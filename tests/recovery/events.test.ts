@@ -2,13 +2,13 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { fileEventSchema, fileVerbs, jobEventSchema } from '@stowage/common/events/schemas';
 import { Value } from 'typebox/value';
 import pg from 'pg';
-import { expectStatus, logIn, until } from '../support/client.ts';
-import type { Client } from '../support/client.ts';
+import { Client, expectStatus, logIn, until } from '../support/client.ts';
+import type { Json } from '../support/client.ts';
 import { EventReader } from '../support/event-reader.ts';
 import type { ReadEvent } from '../support/event-reader.ts';
 import { JobTable } from '../support/job-table.ts';
 import { NatsServer, withNatsServer } from '../support/nats-server.ts';
-import { startSystem, uniqueName } from '../support/system.ts';
+import { freePort, startSystem, uniqueName } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
 import { inBatches } from '../support/tree.ts';
 
@@ -21,12 +21,19 @@ for (const mode of modes) {
     let client: Client;
     let database: pg.Pool;
     let jobs: JobTable;
+    let managementPort: number;
 
     beforeAll(async () => {
       nats = await NatsServer.start();
       // A start needs no NATS.
       await nats.kill();
-      system = await startSystem(mode, { STOWAGE_NATS_URL: nats.url, STOWAGE_LOG_LEVEL: 'info' });
+      managementPort = await freePort();
+      system = await startSystem(mode, {
+        STOWAGE_NATS_URL: nats.url,
+        STOWAGE_LOG_LEVEL: 'info',
+        STOWAGE_MANAGEMENT_PORT: String(managementPort),
+      });
+      expect(await ready()).toEqual({ status: 200, whole: 'degraded', bus: 'degraded' });
       await nats.run();
       client = await logIn(system.url);
       database = new pg.Pool({ connectionString: system.databaseUrl, max: 2 });
@@ -45,6 +52,12 @@ for (const mode of modes) {
       const events = await reader.read();
       await reader.close();
       return events;
+    }
+
+    async function ready(): Promise<{ status: number; whole: unknown; bus: unknown }> {
+      const { status, json } = await new Client(system.url).get('/api/system/ready');
+      const checks: Json[] = json['checks'];
+      return { status, whole: json['status'], bus: checks.find(({ name }) => name === 'event_bus')?.['status'] };
     }
 
     async function untilAllPublished(): Promise<void> {
@@ -122,6 +135,25 @@ for (const mode of modes) {
       const heard = Map.groupBy(events, ({ event }) => event.subject);
       for (const [resource, group] of written)
         expect(heard.get(resource)?.map(({ messageId }) => messageId)).toEqual(group.map(({ id }) => id));
+    });
+
+    test('without NATS, and while it hangs, readiness is degraded, with 200, and only that of the whole', async () => {
+      const [works, degraded] = ['ready', 'degraded'].map((word) => ({ status: 200, whole: word, bus: word }));
+      const becomes = (wanted: unknown): Promise<unknown> =>
+        until(async () => JSON.stringify(await ready()) === JSON.stringify(wanted), 30_000);
+      await becomes(works);
+      await nats.kill();
+      await becomes(degraded);
+      if (mode === 'standalone') {
+        const probe = await fetch(`http://127.0.0.1:${managementPort}/api/system/ready`);
+        expect(await probe.json()).toMatchObject({ status: 'ready', checks: [{ name: 'process' }] });
+      }
+      await nats.run();
+      await becomes(works);
+      nats.signal('SIGSTOP');
+      await becomes(degraded);
+      nats.signal('SIGCONT');
+      await becomes(works);
     });
 
     test('the password in its address is in no log', () => {

@@ -86,6 +86,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     name: 'placement',
     endpoints: placementEndpoints({ db, reads: readBuilder(database), replicas: services.replicas, limits }),
     byteEndpoints: [],
+    dependencies: async () => (relay ? [await relay.state()] : []),
     async start() {
       // At the first start uploads need the policy: ready means that they work. Without backend-registry it comes later.
       const making = keepMakingFirstPolicy(firstPolicy, stopping.signal);

@@ -36,6 +36,8 @@ export interface EventBus {
    * it, or the one before it, was at. Makes what the bus needs, should it be lost.
    */
   recentIds(count: number): Promise<ReadonlySet<string>>;
+  /** Settles if the bus answers now. Rejects where it does not, at the latest after some seconds. */
+  check(): Promise<void>;
   /** Hears what is published from now on. */
   subscribe(subscription: Subscription): Promise<Subscribed>;
   close(): Promise<void>;

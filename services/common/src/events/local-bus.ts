@@ -34,6 +34,10 @@ export class LocalBus implements EventBus {
     return this.#kept.last(count);
   }
 
+  async check(): Promise<void> {
+    if (this.#closed) throw unavailable('The event bus was closed.');
+  }
+
   async subscribe({ name, filter, handler }: Subscription): Promise<Subscribed> {
     const group = this.#groups.get(name) ?? { filter, handlers: [], handled: new RecentIds() };
     this.#groups.set(name, group);

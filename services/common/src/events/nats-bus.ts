@@ -8,7 +8,7 @@ import type { EventBus, Subscribed, Subscription } from './event-bus.ts';
 import type { NatsAddress } from './nats-address.ts';
 import { NatsConnection } from './nats-connection.ts';
 import { NatsSubscription } from './nats-subscription.ts';
-import { defaultStream, ensureConsumer, ensureStream } from './stream.ts';
+import { defaultStream, ensureConsumer, ensureStream, findStream } from './stream.ts';
 import type { StreamOptions } from './stream.ts';
 
 const publishTimeoutMs = 5_000;
@@ -60,6 +60,11 @@ export class NatsBus implements EventBus {
     await messages.close();
     await consumer.delete();
     return ids;
+  }
+
+  async check(): Promise<void> {
+    const { manager } = await this.#connection.use();
+    await findStream(manager, this.#stream.name);
   }
 
   async subscribe(subscription: Subscription): Promise<Subscribed> {

@@ -42,12 +42,18 @@ export class OutboxRelay<T> {
   /** What the bus had when this relay began, or began again: published, perhaps, and not marked. Null: to be asked. */
   #kept: ReadonlySet<string> | null = null;
   #failures = 0;
+  #busFails = false;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(options: RelayOptions<T>) {
     this.#options = { ...defaults, ...options };
     this.#lease = new RelayLease(options.db, this.#options.leaseMs);
     this.#report = new RelayReport(options.logger);
+  }
+
+  /** Whether the bus did not take events, or did not tell what it keeps, when this relay asked it last. */
+  get busFails(): boolean {
+    return this.#busFails;
   }
 
   start(): void {
@@ -75,13 +81,15 @@ export class OutboxRelay<T> {
     const fence = await this.#lease.hold();
     if (fence === null) {
       this.#kept = null;
+      this.#busFails = false;
       return standbyMs;
     }
     // Twice, for a batch of the relay before may have been on its way while this one began.
-    this.#kept ??= await bus.recentIds(2 * batch);
+    this.#kept ??= await bus.recentIds(2 * batch).catch((error: unknown) => this.#blameBus(error));
     const events = await readWaiting(db, fence, batch);
     if (events.length > 0) await this.#publish(events, this.#kept);
     this.#failures = 0;
+    this.#busFails = false;
     this.#report.works();
     return events.length < batch ? pollMs : 0;
   }
@@ -94,7 +102,12 @@ export class OutboxRelay<T> {
     const { ids, failure } = await publishInOrder(fresh, (event) => bus.publish(event), { atOnce, mayGoOn });
     await markPublished(db, [...published, ...ids]);
     if (ids.length > 0) this.#failures = 0;
-    if (failure) throw failure;
+    if (failure) this.#blameBus(failure);
+  }
+
+  #blameBus(error: unknown): never {
+    this.#busFails = true;
+    throw error;
   }
 
   /**

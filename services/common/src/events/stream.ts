@@ -56,7 +56,8 @@ export async function ensureStream(manager: JetStreamManager, stream: StreamOpti
   return same ? present : manager.streams.update(name, { ...config, ...limits, subjects });
 }
 
-async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
+/** What NATS says of a stream, or null where there is none: it is made again by whoever publishes next. */
+export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
   try {
     return await manager.streams.info(name);
   } catch (error) {

@@ -19,6 +19,8 @@ export class TestBus implements EventBus {
     return new Set(this.kept.slice(-count).map(({ id }) => id));
   }
 
+  async check(): Promise<void> {}
+
   async subscribe(): Promise<Subscribed> {
     throw new Error('nobody subscribes here');
   }

@@ -1,11 +1,16 @@
 import { SystemService } from '@stowage/proto/stowage/system/v1/system';
 import type { Lifecycle } from '../runtime/lifecycle.ts';
+import type { Service } from '../runtime/service.ts';
 import { endpoint } from './contract.ts';
 import type { Endpoint } from './contract.ts';
 
-/** Answers whether this process takes work; every service has it. */
-export function systemEndpoint(lifecycle: Lifecycle): Endpoint {
+/** Answers whether this process takes work, and how what it depends on does; every service has it. */
+export function systemEndpoint(lifecycle: Lifecycle, service: Pick<Service, 'dependencies'>): Endpoint {
   return endpoint(SystemService, {
-    check: async () => ({ ready: lifecycle.state === 'ready', detail: lifecycle.state }),
+    check: async () => ({
+      ready: lifecycle.state === 'ready',
+      detail: lifecycle.state,
+      dependencies: (await service.dependencies?.()) ?? [],
+    }),
   });
 }

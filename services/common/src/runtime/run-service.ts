@@ -65,7 +65,7 @@ export async function runService<S extends Settings>(
 }
 
 async function serve(service: Service, settings: ProcessValues, lifecycle: Lifecycle, logger: Logger): Promise<void> {
-  const rpc = new GrpcServer([...service.endpoints, systemEndpoint(lifecycle)], logger);
+  const rpc = new GrpcServer([...service.endpoints, systemEndpoint(lifecycle, service)], logger);
   await rpc.listen(settings.listenHost, settings.rpcPort);
   lifecycle.onStop('gRPC port', () => rpc.close(settings.drainMs));
   if (service.byteEndpoints.length === 0) return;

@@ -19,11 +19,21 @@ export interface ServiceDependencies {
   lifecycle: Lifecycle;
 }
 
+/** How something does that a service can be without for a while. */
+export interface DependencyState {
+  name: string;
+  works: boolean;
+  /** A sentence where it does not work, else empty. */
+  detail: string;
+}
+
 /** A service, built and not yet started. */
 export interface Service {
   name: ServiceName;
   endpoints: readonly Endpoint[];
   byteEndpoints: readonly ByteEndpoint[];
+  /** How what it depends on does, beside the database and other services; within a second. */
+  dependencies?(): Promise<DependencyState[]>;
   /** Takes up work of its own: listeners, workers, first-run set-up. */
   start(): Promise<void>;
   /** Finishes what is under way and gives it all back. */

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file stowage/system/v1/system.proto.
  */
 export const file_stowage_system_v1_system: GenFile = /*@__PURE__*/
-  fileDesc("Ch5zdG93YWdlL3N5c3RlbS92MS9zeXN0ZW0ucHJvdG8SEXN0b3dhZ2Uuc3lzdGVtLnYxIh8KDENoZWNrUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIi4KDUNoZWNrUmVzcG9uc2USDQoFcmVhZHkYASABKAgSDgoGZGV0YWlsGAIgASgJMmAKDVN5c3RlbVNlcnZpY2USTwoFQ2hlY2sSHy5zdG93YWdlLnN5c3RlbS52MS5DaGVja1JlcXVlc3QaIC5zdG93YWdlLnN5c3RlbS52MS5DaGVja1Jlc3BvbnNlIgOQAgFiBnByb3RvMw");
+  fileDesc("Ch5zdG93YWdlL3N5c3RlbS92MS9zeXN0ZW0ucHJvdG8SEXN0b3dhZ2Uuc3lzdGVtLnYxIh8KDENoZWNrUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJImMKDUNoZWNrUmVzcG9uc2USDQoFcmVhZHkYASABKAgSDgoGZGV0YWlsGAIgASgJEjMKDGRlcGVuZGVuY2llcxgDIAMoCzIdLnN0b3dhZ2Uuc3lzdGVtLnYxLkRlcGVuZGVuY3kiOQoKRGVwZW5kZW5jeRIMCgRuYW1lGAEgASgJEg0KBXdvcmtzGAIgASgIEg4KBmRldGFpbBgDIAEoCTJgCg1TeXN0ZW1TZXJ2aWNlEk8KBUNoZWNrEh8uc3Rvd2FnZS5zeXN0ZW0udjEuQ2hlY2tSZXF1ZXN0GiAuc3Rvd2FnZS5zeXN0ZW0udjEuQ2hlY2tSZXNwb25zZSIDkAIBYgZwcm90bzM");
 
 /**
  * Asks one service for its state. `service` is its name, for example "catalog".
@@ -32,7 +32,8 @@ export const CheckRequestSchema: GenMessage<CheckRequest> = /*@__PURE__*/
   messageDesc(file_stowage_system_v1_system, 0);
 
 /**
- * The state of one service. `detail` is a sentence where it is not ready.
+ * The state of one service. `detail` is a sentence where it is not ready. `dependencies` are what it works less well
+ * without, and does not count in `ready`.
  *
  * @generated from message stowage.system.v1.CheckResponse
  */
@@ -46,6 +47,11 @@ export type CheckResponse = Message<"stowage.system.v1.CheckResponse"> & {
    * @generated from field: string detail = 2;
    */
   detail: string;
+
+  /**
+   * @generated from field: repeated stowage.system.v1.Dependency dependencies = 3;
+   */
+  dependencies: Dependency[];
 };
 
 /**
@@ -54,6 +60,36 @@ export type CheckResponse = Message<"stowage.system.v1.CheckResponse"> & {
  */
 export const CheckResponseSchema: GenMessage<CheckResponse> = /*@__PURE__*/
   messageDesc(file_stowage_system_v1_system, 1);
+
+/**
+ * Something outside that a service can do without for a while. `name` is for example "event_bus"; `detail` is a sentence
+ * where it does not work.
+ *
+ * @generated from message stowage.system.v1.Dependency
+ */
+export type Dependency = Message<"stowage.system.v1.Dependency"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: bool works = 2;
+   */
+  works: boolean;
+
+  /**
+   * @generated from field: string detail = 3;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message stowage.system.v1.Dependency.
+ * Use `create(DependencySchema)` to create a new message.
+ */
+export const DependencySchema: GenMessage<Dependency> = /*@__PURE__*/
+  messageDesc(file_stowage_system_v1_system, 2);
 
 /**
  * What every service says of itself.
