@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { fileEventSchema, fileVerbs, jobEventSchema } from '@stowage/common/events/schemas';
 import { Value } from 'typebox/value';
 import pg from 'pg';
@@ -7,16 +7,18 @@ import type { Json } from '../support/client.ts';
 import { EventReader } from '../support/event-reader.ts';
 import type { ReadEvent } from '../support/event-reader.ts';
 import { JobTable } from '../support/job-table.ts';
-import { NatsServer, withNatsServer } from '../support/nats-server.ts';
+import { describeWith, natsServer } from '../support/real-servers.ts';
+import { startServer } from '../support/share-servers.ts';
+import type { OwnServer } from '../support/share-servers.ts';
 import { freePort, startSystem, uniqueName } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
 import { inBatches } from '../support/tree.ts';
 
 const modes: Mode[] = ['standalone', 'services'];
 
-for (const mode of modes) {
-  withNatsServer(`events on NATS, ${mode}`, () => {
-    let nats: NatsServer;
+describeWith('NATS', natsServer(), () => {
+  describe.each(modes)('the events of %s', (mode) => {
+    let nats: OwnServer;
     let system: System;
     let client: Client;
     let database: pg.Pool;
@@ -24,7 +26,7 @@ for (const mode of modes) {
     let managementPort: number;
 
     beforeAll(async () => {
-      nats = await NatsServer.start();
+      nats = await startServer('NATS');
       // A start needs no NATS.
       await nats.kill();
       managementPort = await freePort();
@@ -34,7 +36,7 @@ for (const mode of modes) {
         STOWAGE_MANAGEMENT_PORT: String(managementPort),
       });
       expect(await ready()).toEqual({ status: 200, whole: 'degraded', bus: 'degraded' });
-      await nats.run();
+      await nats.restart();
       client = await logIn(system.url);
       database = new pg.Pool({ connectionString: system.databaseUrl, max: 2 });
       jobs = await JobTable.open(system.databaseUrl);
@@ -115,7 +117,7 @@ for (const mode of modes) {
       for (let n = 0; n < 500; n += 1) await jobs.insert('purge_recycle_bin', {});
       await renamed;
       expectStatus(await client.get('/api/system/ready'), 200);
-      await nats.run();
+      await nats.restart();
       if (mode === 'services') process.kill(await system.pidOf('placement'), 'SIGKILL');
       await until(async () => {
         const { rowCount } = await database.query(`select from jobs.jobs where state in ('pending', 'running')
@@ -148,17 +150,17 @@ for (const mode of modes) {
         const probe = await fetch(`http://127.0.0.1:${managementPort}/api/system/ready`);
         expect(await probe.json()).toMatchObject({ status: 'ready', checks: [{ name: 'process' }] });
       }
-      await nats.run();
+      await nats.restart();
       await becomes(works);
-      nats.signal('SIGSTOP');
+      nats.process.kill('SIGSTOP');
       await becomes(degraded);
-      nats.signal('SIGCONT');
+      nats.process.kill('SIGCONT');
       await becomes(works);
     });
 
     test('the password in its address is in no log', () => {
       expect(system.output()).toContain('wait in the outbox');
-      expect(system.output()).not.toContain(NatsServer.password);
+      expect(system.output()).not.toContain(new URL(nats.url).password);
     });
   });
-}
+});

@@ -18,11 +18,15 @@ const repository = join(import.meta.dirname, '../..');
 export interface OwnServer {
   /** The variables through which tests know it, as those of the shared one. */
   settings: Record<string, string>;
+  /** Its address, with user and password where it has them. */
+  url: string;
   process: ChildProcess;
   /** SIGKILL; the data stays. */
   kill(): Promise<void>;
   /** Starts it again, on the same data and port. */
   restart(): Promise<void>;
+  /** Loses all that it keeps; only while it does not run. */
+  wipe(): Promise<void>;
   /** Stops it and removes its data. */
   close(): Promise<void>;
 }
@@ -44,10 +48,13 @@ export async function endServers(): Promise<void> {
   await Promise.all(shared.splice(0).map((server) => server.close()));
 }
 
-/** A server of its own for a test that kills it; null when there is no program for it. */
-export async function startServer(name: KindName): Promise<OwnServer | null> {
-  const program = await findProgram(serverKinds[name].program);
-  return program === null ? null : start(serverKinds[name], program);
+/** A server of its own for a test that kills it, or that runs it in another way. Throws where there is no program for it. */
+export async function startServer(name: KindName, otherwise: Partial<ServerKind> = {}): Promise<OwnServer> {
+  const kind = { ...serverKinds[name], ...otherwise };
+  const program = await findProgram(kind.program);
+  if (program === null)
+    throw new Error(`there may be a ${name} server, but there is no ${kind.program} to start one by`);
+  return start(kind, program);
 }
 
 async function share(kind: ServerKind): Promise<void> {
@@ -64,7 +71,8 @@ async function share(kind: ServerKind): Promise<void> {
 
 async function start(kind: ServerKind, program: string): Promise<OwnServer> {
   const folder = await mkdtemp(join(tmpdir(), 'stowage-server-'));
-  await mkdir(join(folder, 'data'));
+  const data = join(folder, 'data');
+  await mkdir(data);
   const port = await freePort();
   const launch = async (): Promise<ChildProcess> => {
     const child = spawn(program, kind.arguments(folder, port), {
@@ -78,8 +86,10 @@ async function start(kind: ServerKind, program: string): Promise<OwnServer> {
     return child;
   };
   let running = await launch();
+  const settings = kind.settings(port);
   return {
-    settings: kind.settings(port),
+    settings,
+    url: settings[kind.variable] ?? '',
     get process() {
       return running;
     },
@@ -87,8 +97,12 @@ async function start(kind: ServerKind, program: string): Promise<OwnServer> {
     restart: async () => {
       running = await launch();
     },
+    wipe: async () => {
+      await rm(data, { recursive: true, force: true });
+      await mkdir(data);
+    },
     close: async () => {
-      await end(running, 'SIGTERM');
+      await end(running, 'SIGKILL');
       await rm(folder, { recursive: true, force: true });
     },
   };

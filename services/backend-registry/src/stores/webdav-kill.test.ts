@@ -19,9 +19,7 @@ describeWith('WebDAV', webdavServer(), () => {
   let store: WebdavStore;
 
   beforeAll(async () => {
-    const started = await startServer('WebDAV');
-    if (!started) throw new Error('a server is there, but no program to start one that can be killed');
-    server = started;
+    server = await startServer('WebDAV');
     const { STOWAGE_TEST_WEBDAV_URL: url = '' } = server.settings;
     const { STOWAGE_TEST_WEBDAV_USER: user = '', STOWAGE_TEST_WEBDAV_PASSWORD: password = '' } = server.settings;
     folder = await RawFolder.make({ url, user, password });

@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { EventReader } from '@stowage/tests/support/event-reader';
 import type { ReadEvent } from '@stowage/tests/support/event-reader';
-import { NatsServer, withNatsServer } from '@stowage/tests/support/nats-server';
 import { MemoryWatch } from '@stowage/tests/support/process-memory';
+import { describeWith, natsServer } from '@stowage/tests/support/real-servers';
+import { startServer } from '@stowage/tests/support/share-servers';
+import type { OwnServer } from '@stowage/tests/support/share-servers';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
 import { spawn } from 'node:child_process';
@@ -25,11 +27,11 @@ const logger = createLogger('test', 'silent');
 /** A relay that fails gives its lease back. */
 const untilGivenUp = 'select from jobs.outbox_relay where holder is null';
 
-withNatsServer('the outbox and NATS', () => {
+describeWith('NATS', natsServer(), () => {
   let server: TestDatabase;
   let database: Database;
   let admin: pg.Pool;
-  let nats: NatsServer;
+  let nats: OwnServer;
   let written = 0;
   const toClose = new Set<() => Promise<unknown>>();
 
@@ -44,7 +46,7 @@ withNatsServer('the outbox and NATS', () => {
     await server.close();
   });
   beforeEach(async () => {
-    nats = await NatsServer.start();
+    nats = await startServer('NATS');
     await admin.query('truncate jobs.outbox');
     await admin.query('update jobs.outbox_relay set holder = null, lease_until = now()');
   });
@@ -168,7 +170,7 @@ withNatsServer('the outbox and NATS', () => {
       await nats.kill();
       await write(500, 10);
       await until(async () => (await admin.query(untilGivenUp)).rowCount === 1);
-      await nats.run();
+      await nats.restart();
     }
     await until(async () => (await waiting()) === 0);
     await expectAllOnce();
@@ -178,10 +180,10 @@ withNatsServer('the outbox and NATS', () => {
     startRelay(openBus());
     await write(500, 10);
     await until(async () => (await waiting()) < 500);
-    nats.signal('SIGSTOP');
+    nats.process.kill('SIGSTOP');
     await write(500, 10);
     await until(async () => (await admin.query(untilGivenUp)).rowCount === 1);
-    nats.signal('SIGCONT');
+    nats.process.kill('SIGCONT');
     await until(async () => (await waiting()) === 0);
     await expectAllOnce();
   });
@@ -214,7 +216,7 @@ withNatsServer('the outbox and NATS', () => {
     await nats.kill();
     await nats.wipe();
     await admin.query('truncate jobs.outbox');
-    await nats.run();
+    await nats.restart();
     await write(10, 1);
     await until(async () => (await waiting()) === 0);
     await expectAllOnce();
@@ -247,7 +249,7 @@ withNatsServer('the outbox and NATS', () => {
     const [first, second] = [testEvent('stowage.files.moved', 'a'), testEvent('stowage.files.moved', 'a')];
     await bus.publish(first);
     await until(() => handled.length === 1);
-    await nats.run();
+    await nats.restart();
     await until(() =>
       bus.publish(second).then(
         () => true,
@@ -263,7 +265,7 @@ withNatsServer('the outbox and NATS', () => {
   test('a refused password fails no start, is not logged, and loses nothing', async () => {
     const lines: string[] = [];
     const told = createLogger('test', 'trace', { write: (line) => void lines.push(line) });
-    const wrong = nats.url.replace(NatsServer.password, 'canary-wrong-password');
+    const wrong = nats.url.replace(/:[^:@]+@/, ':canary-wrong-password@');
     const bus = new NatsBus(natsAddress(wrong), told);
     const relay = new OutboxRelay({ db: queryBuilder(database), bus, logger: told, pollMs: 20 });
     await write(10, 1);
