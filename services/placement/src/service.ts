@@ -22,7 +22,7 @@ import { fullReconcile } from './reconcile/full-reconcile.ts';
 import { placeBlob } from './reconcile/place-blob.ts';
 import { placementEndpoints } from './rpc.ts';
 import { scrub } from './scrub.ts';
-import { placementSettings } from './settings.ts';
+import { natsAccess, placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
 import { scheduledSweeps, sweep, sweepIntervalMs } from './sweep.ts';
 import type { Tables } from './tables.ts';
@@ -42,6 +42,7 @@ export const serviceProcess: ServiceProcess<typeof placementSettings> = {
 
 function createPlacement(settings: PlacementSettings, dependencies: ServiceDependencies): Service {
   const { common, connections, database, logger, wake } = dependencies;
+  const nats = natsAccess(settings);
   const db = queryBuilder<Tables>(database);
   const backends = connections.client(BackendService);
   const services = {
@@ -97,7 +98,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
         )) === null
       )
         waiting = making;
-      relay = await startRelay(db, settings.natsAddress, logger);
+      relay = await startRelay(db, nats, logger);
       worker.start();
       for (const schedule of schedules) schedule.start();
     },

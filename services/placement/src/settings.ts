@@ -1,6 +1,9 @@
 import { natsAddress } from '@stowage/common/events/nats-address';
 import type { NatsAddress } from '@stowage/common/events/nats-address';
 import { bandwidthSetting } from '@stowage/common/runtime/bandwidth-setting';
+import { natsCredentials, pemCertificates } from '@stowage/common/events/nats-credentials';
+import type { NatsCredentials } from '@stowage/common/events/nats-credentials';
+import { StartupError } from '@stowage/common/runtime/run-process';
 import { duration, integer, positiveDuration, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
@@ -17,6 +20,18 @@ export const placementSettings = {
     'STOWAGE_NATS_URL',
     'NATS 2.9 or later with JetStream, as nats://…; without it events stay within the process.',
     natsAddress,
+    { absent: null, secret: true },
+  ),
+  natsCredentials: setting<NatsCredentials | null>(
+    'STOWAGE_NATS_CREDS',
+    'A creds file of NATS, or the seed of an nkey; in place of a user in the address.',
+    natsCredentials,
+    { absent: null, secret: true },
+  ),
+  natsCa: setting<string | null>(
+    'STOWAGE_NATS_CA',
+    'Certificates in PEM that NATS must be vouched for by, over TLS.',
+    pemCertificates,
     { absent: null, secret: true },
   ),
   checkIntervalMs: setting('STOWAGE_CHECK_INTERVAL', 'How often each enabled backend is probed.', positiveDuration, {
@@ -52,3 +67,17 @@ export const placementSettings = {
 };
 
 export type PlacementSettings = Values<typeof placementSettings>;
+
+/** Where NATS is, with all that it takes to be let in; null for none. Throws StartupError where the settings disagree. */
+export function natsAccess(settings: PlacementSettings): NatsAddress | null {
+  const { natsAddress: address, natsCredentials: credentials, natsCa: ca } = settings;
+  if (address === null) {
+    if (credentials === null && ca === null) return null;
+    throw new StartupError(
+      'STOWAGE_NATS_CREDS and STOWAGE_NATS_CA need STOWAGE_NATS_URL: no events are sent without it.',
+    );
+  }
+  if (credentials !== null && (address.user ?? address.token) !== null)
+    throw new StartupError('STOWAGE_NATS_URL holds a user, and STOWAGE_NATS_CREDS is set too: leave one of them out.');
+  return { ...address, ...(credentials === null ? {} : { credentials }), ...(ca === null ? {} : { ca }) };
+}

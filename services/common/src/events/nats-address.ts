@@ -1,3 +1,5 @@
+import type { NatsCredentials } from './nats-credentials.ts';
+
 /** Where NATS is, and how to be let in. Credentials are apart from the addresses, which may be told in logs. */
 export interface NatsAddress {
   /** Each `host:port`. */
@@ -7,6 +9,10 @@ export interface NatsAddress {
   /** Where the address names a user without a password. */
   token: string | null;
   tls: boolean;
+  /** In place of user, password and token. */
+  credentials?: NatsCredentials;
+  /** PEM of who may vouch for the server, in place of those that the system trusts; makes TLS a must. */
+  ca?: string;
 }
 
 const schemes = ['nats:', 'tls:'];

@@ -1,10 +1,11 @@
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
-import { connect } from '@nats-io/transport-node';
+import { connect, credsAuthenticator, nkeyAuthenticator } from '@nats-io/transport-node';
 import type { NatsConnection as Connection } from '@nats-io/transport-node';
 import { unavailable } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
 import type { NatsAddress } from './nats-address.ts';
+import type { NatsCredentials } from './nats-credentials.ts';
 
 const timeoutMs = 5_000;
 const reconnectMs = 500;
@@ -63,7 +64,7 @@ export class NatsConnection {
   }
 
   #options(): Parameters<typeof connect>[0] {
-    const { servers, user, password, token, tls } = this.#address;
+    const { servers, user, password, token, tls, credentials, ca } = this.#address;
     return {
       servers,
       name: this.#name,
@@ -74,7 +75,8 @@ export class NatsConnection {
       ...(user === null ? {} : { user }),
       ...(password === null ? {} : { pass: password }),
       ...(token === null ? {} : { token }),
-      ...(tls ? { tls: {} } : {}),
+      ...(credentials ? { authenticator: authenticatorOf(credentials) } : {}),
+      ...(tls || ca ? { tls: ca ? { ca } : {} } : {}),
     };
   }
 
@@ -90,4 +92,9 @@ export class NatsConnection {
       else if (status.type === 'reconnect') this.#isUp = true;
     }
   }
+}
+
+function authenticatorOf({ kind, text }: NatsCredentials): ReturnType<typeof nkeyAuthenticator> {
+  const bytes = new TextEncoder().encode(text);
+  return kind === 'creds' ? credsAuthenticator(bytes) : nkeyAuthenticator(bytes);
 }
