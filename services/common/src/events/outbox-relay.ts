@@ -22,10 +22,13 @@ export interface RelayOptions<T> {
   pollMs?: number;
   /** The longest pause after failures. */
   retryMs?: number;
+  /** Hears how many events the bus took. */
+  onPublished?: (count: number) => void;
 }
 
 // Polled, for a notification from each writer would cost it a lock that all writers share, at its commit.
-const defaults = { batch: 500, atOnce: 100, leaseMs: 15_000, pollMs: 250, retryMs: 5_000 };
+const timing = { leaseMs: 15_000, pollMs: 250, retryMs: 5_000 };
+const defaults = { batch: 500, atOnce: 100, ...timing, onPublished: (_count: number): void => undefined };
 const standbyMs = 1_000;
 const firstRetryMs = 250;
 
@@ -95,12 +98,13 @@ export class OutboxRelay<T> {
   }
 
   async #publish(events: readonly CloudEvent[], kept: ReadonlySet<string>): Promise<void> {
-    const { db, bus, atOnce } = this.#options;
+    const { db, bus, atOnce, onPublished } = this.#options;
     const published = events.filter(({ id }) => kept.has(id)).map(({ id }) => id);
     const fresh = events.filter(({ id }) => !kept.has(id));
     const mayGoOn = (): boolean => this.#lease.isHeld && !this.#stop.signal.aborted;
     const { ids, failure } = await publishInOrder(fresh, (event) => bus.publish(event), { atOnce, mayGoOn });
     await markPublished(db, [...published, ...ids]);
+    onPublished(ids.length);
     if (ids.length > 0) this.#failures = 0;
     if (failure) this.#blameBus(failure);
   }
