@@ -139,6 +139,62 @@ describeWith('NATS', natsServer(), () => {
         expect(heard.get(resource)?.map(({ messageId }) => messageId)).toEqual(group.map(({ id }) => id));
     });
 
+    test('1,000 old events that are sent again, and forged ones, have no effect: rows alone are believed', async () => {
+      const file = await client.putFile(uniqueName(), 'content');
+      const failed = await jobs.insert('verify_blob', { blob_id: 'none' });
+      for (let n = 0; n < 20; n += 1) await jobs.insert('purge_recycle_bin', {});
+      const untilIdle = (): Promise<unknown> =>
+        until(async () => {
+          const { rowCount } = await database.query(
+            `select from jobs.jobs where state in ('pending', 'running') and run_after <= now() limit 1`,
+          );
+          return rowCount === 0;
+        }, 60_000);
+      await until(async () => (await jobs.read(failed)).state === 'failed');
+      await untilIdle();
+      await untilAllPublished();
+      // What the schedules make meanwhile is none of this.
+      const stand = async (): Promise<unknown> => {
+        const { rows: all } = await database.query(
+          `select id, kind, state, attempt, fence from jobs.jobs where kind in ('purge_recycle_bin', 'verify_blob', 'remove_blob') order by id`,
+        );
+        const { rows: nodes } = await database.query('select node::text from catalog.nodes node order by id');
+        return { all, nodes };
+      };
+      const before = await stand();
+
+      const reader = await EventReader.open(nats.url, uniqueName('forger'));
+      const forged: number[] = [];
+      const publish = async (subject: string, event: object): Promise<void> => {
+        const message = JSON.stringify(event);
+        const { seq } = await reader.manager.jetstream().publish(subject, message, { msgID: uniqueName() });
+        forged.push(seq);
+      };
+      const old = await reader.read();
+      while (forged.length < 1_000) {
+        const again = old[forged.length % old.length];
+        if (again) await publish(again.subject, again.event);
+      }
+      const forge = (subject: string, id: string, data: object): Promise<void> => {
+        const about = { id: uniqueName(), source: '/stowage/jobs', type: subject, subject: id, specversion: '1.0' };
+        return publish(subject, { ...about, time: new Date().toISOString(), data: { id, ...data } });
+      };
+      const params = await jobs.verification(String(file['id']));
+      await forge('stowage.jobs.verify_blob.pending', failed, { kind: 'verify_blob', state: 'pending' });
+      await forge('stowage.jobs.remove_blob.pending', uniqueName(), { kind: 'remove_blob', state: 'pending', params });
+      await forge('stowage.files.purged', String(file['id']), { kind: 'file' });
+
+      // Whatever was to come of them would have come before this.
+      const job = await jobs.insert('health_check', { backend_id: 'none' });
+      await until(async () => (await jobs.read(job)).state !== 'pending');
+      await untilIdle();
+      await untilAllPublished();
+      expect(await stand()).toEqual(before);
+      expect((await client.get(`/api/files/${file['id']}/download`)).bytes.toString()).toBe('content');
+      for (const sequence of forged) await reader.manager.streams.deleteMessage('STOWAGE', sequence);
+      await reader.close();
+    });
+
     test('without NATS, and while it hangs, readiness is degraded, with 200, and only that of the whole', async () => {
       const [works, degraded] = ['ready', 'degraded'].map((word) => ({ status: 200, whole: word, bus: word }));
       const becomes = (wanted: unknown): Promise<unknown> =>

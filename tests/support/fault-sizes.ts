@@ -35,6 +35,8 @@ export const faultSizes = {
   /** R02 */
   powerCuts: size(10, 200),
   logouts: size(20, 1_000),
+  /** R11: every other time its volume is lost too. */
+  natsKills: size(3, 20),
   /** R33 */
   poisonJobs: size(10, 200),
 };
