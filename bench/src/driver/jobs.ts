@@ -1,3 +1,5 @@
+import type { S3Account } from './s3-signature.ts';
+
 /** One request of a list; the driver makes its bytes before the clock starts. */
 export interface WireRequest {
   method: string;
@@ -62,7 +64,16 @@ export interface StatementsJob {
   count: number;
 }
 
-export type Job = RequestsJob | TusFileJob | TusFilesJob | OpenConnectionsJob | StatementsJob;
+/** Objects of one size by plain PUTs, named `prefix` and a number. */
+export interface S3PutsJob extends S3Account {
+  kind: 's3-puts';
+  connections: number;
+  prefix: string;
+  bytes: number;
+  count: number;
+}
+
+export type Job = RequestsJob | TusFileJob | TusFilesJob | OpenConnectionsJob | StatementsJob | S3PutsJob;
 
 /** What a load came to. */
 export interface Load {

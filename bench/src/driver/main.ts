@@ -1,6 +1,7 @@
 import type { Job } from './jobs.ts';
 import { keepOpen, sendRequests } from './requests.ts';
 import type { Outcome } from './run.ts';
+import { putObjects } from './s3-puts.ts';
 import { runStatements } from './statements.ts';
 import { uploadFile, uploadFiles } from './tus.ts';
 
@@ -30,5 +31,7 @@ function run(job: Job): Promise<Outcome> {
       return keepOpen(job);
     case 'statements':
       return runStatements(job);
+    case 's3-puts':
+      return putObjects(job);
   }
 }

@@ -8,6 +8,7 @@ import { w5Growth } from './w5-growth.ts';
 import { w5Page, w5Stat } from './w5-metadata.ts';
 import { w6 } from './w6-tree-changes.ts';
 import { w7 } from './w7-start.ts';
+import { w8 } from './w8-second-copy.ts';
 import type { Workload } from './workload.ts';
 
 /** In the order in which they run. */
@@ -27,4 +28,5 @@ export const workloads: readonly Workload[] = [
   w6,
   connections,
   w7,
+  w8,
 ];
