@@ -108,7 +108,7 @@ export async function condemnUnknownBlobs(
       insert into catalog.blobs (id, size, sha256, chunk_crc32c, delete_after)
       select wanted.id, 0, null, '', ${dueNow} from unnest(${ids}::uuid[]) as wanted (id)
       where wanted.id not in (select blob_id from upload.unfinished_blobs)
-        and exists (select from catalog.blobs where delete_after is null)
+        and (select blob_id from catalog.nodes where blob_id is not null order by blob_id limit 1) is not null
       on conflict do nothing returning id
     ), replicas as (
       insert into catalog.replicas (blob_id, backend_id, key, state)

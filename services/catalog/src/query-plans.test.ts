@@ -165,6 +165,21 @@ test('replicas that wait to be read are found without looking at the others', as
   expect(await faults(() => catalog.replicas.listStaleReplicas(request, at()))).toEqual([]);
 });
 
+test('the replicas of a backend come by their keys, and blobs that it lists are looked up, without looking at the others', async () => {
+  const page = (after: string) => catalog.comparison.listBackendReplicas({ backendId, after, limit: 100 }, at());
+  const dearest = 2_000;
+  expect(await faults(() => page(''), dearest)).toEqual([]);
+  expect(await faults(() => page(seededId(50_000)), dearest)).toEqual([]);
+  const { items } = await page(seededId(50_000));
+  expect(items.slice(0, 2).map(({ blobId }) => blobId)).toEqual([seededId(50_000 + 256), seededId(50_000 + 512)]);
+  const listed = { backendId, blobIds: [seededId(5), newId()] };
+  expect(await faults(() => catalog.comparison.lookUpBlobs(listed, at()))).toEqual([]);
+  const stored = { blobId: seededId(5), backendId };
+  expect(await faults(() => catalog.comparison.adoptReplica(stored, at()))).toEqual([]);
+  const unknown = { backendId, blobIds: [newId()] };
+  expect(await faults(() => catalog.comparison.condemnUnknownBlobs(unknown, at()))).toEqual([]);
+});
+
 test('jobs are claimed without looking at those that are not due', async () => {
   const lease = { holder: newId(), leaseMs: 30_000 };
   expect(await faults(() => claimJobs(catalog.db, ['verify_blob', 'remove_blob'], 4, lease))).toEqual([]);

@@ -362,7 +362,7 @@ export const ComparisonService: GenService<{
   /**
    * Gives up blobs that nothing knows: from now on none can become a file, and the removal of their bytes from this
    * backend is queued. Of those that are known by now, or belong to an upload that is not finished, none is touched, and
-   * none at all while not one blob is known that is to stay.
+   * none at all while not one file with content is known.
    *
    * @generated from rpc stowage.catalog.v1.ComparisonService.CondemnUnknownBlobs
    */
