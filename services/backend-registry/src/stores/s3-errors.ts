@@ -78,10 +78,16 @@ function failureOf(error: unknown): S3Failure {
     typeof metadata === 'object' && metadata !== null && 'httpStatusCode' in metadata ? metadata.httpStatusCode : 0;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
   const name = 'name' in error && typeof error.name === 'string' ? error.name : 'unknown';
-  return { status: typeof status === 'number' ? status : 0, name: plain(code ?? name) };
+  if (typeof status === 'number' && status > 0) return { status, name: serverName(code ?? name) };
+  return { status: 0, name: plain(code ?? name) };
 }
 
-/** A name that the server chose: short, and of letters. */
+/** A name that the server chose, which may give back a key in it: codes of S3 are letters in camel case, keys are not. */
+function serverName(name: string): string {
+  return /^[A-Z]+[a-z][A-Za-z]{0,58}$/.test(name) ? name : 'odd code';
+}
+
+/** A name that the runtime chose: short, and of letters. */
 function plain(name: string): string {
   return name.replace(/[^A-Za-z0-9_.]/g, '').slice(0, 60);
 }
