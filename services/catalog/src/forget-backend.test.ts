@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
 import { newId } from '@stowage/common/ids';
 import { backendId, startTestCatalog } from './test-catalog.ts';
 import type { TestCatalog } from './test-catalog.ts';
@@ -63,7 +64,82 @@ describe('the kept counts', () => {
   });
 });
 
+/** What may be done to replicas, each on a few of what there is. */
+const change = fc.oneof(
+  fc.record({ do: fc.constant('add' as const), count: fc.integer({ min: 1, max: 5 }), on: fc.constantFrom(0, 1, 2) }),
+  fc.record({ do: fc.constant('commit' as const) }),
+  fc.record({ do: fc.constant('settle' as const), state: fc.constantFrom('missing', 'available', 'removing') }),
+  fc.record({ do: fc.constant('remove' as const), every: fc.integer({ min: 1, max: 3 }) }),
+  fc.record({ do: fc.constant('again' as const) }),
+  fc.record({ do: fc.constant('roll back' as const) }),
+  fc.record({ do: fc.constant('forget' as const) }),
+  fc.record({ do: fc.constant('clear' as const) }),
+);
+
+type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
+
+async function carryOut(one: Change, number: number): Promise<void> {
+  const { admin } = catalog;
+  switch (one.do) {
+    case 'add': {
+      const on = [
+        { [backendId]: 'available' },
+        { [otherId]: 'copying' },
+        { [backendId]: 'corrupt', [otherId]: 'available' },
+      ];
+      return blobs(one.count, on[one.on] ?? {});
+    }
+    case 'commit':
+      return void (await catalog.file(`file ${number}`));
+    case 'settle':
+      return void (await admin.query('update catalog.replicas set state = $1', [one.state]));
+    case 'remove':
+      return void (await admin.query(
+        'delete from catalog.replicas where mod(hashtext(blob_id::text || backend_id::text), $1) = 0',
+        [one.every],
+      ));
+    case 'again':
+      return void (await admin.query(
+        `insert into catalog.replicas (blob_id, backend_id, key, state) select id, $1, 'key', 'copying' from catalog.blobs
+         on conflict (blob_id, backend_id) do update set state = 'copying'`,
+        [backendId],
+      ));
+    case 'roll back':
+      await expect(blobs(3, { [backendId]: 'available', [newId()]: 'available' })).rejects.toThrow(/foreign key/);
+      return;
+    case 'forget':
+      return void (await forget(true));
+    case 'clear':
+      return void (await admin.query('truncate catalog.replicas'));
+  }
+}
+
+test('the kept counts are the true ones after anything that may be done to replicas', async () => {
+  await fc.assert(
+    fc
+      .asyncProperty(fc.array(change, { minLength: 1, maxLength: 12 }), async (changes) => {
+        for (const [number, one] of changes.entries()) {
+          await carryOut(one, number);
+          const { counted, real } = await countedAndTrue();
+          expect(counted).toEqual(real);
+        }
+      })
+      .beforeEach(() => catalog.reset()),
+    { numRuns: 40 },
+  );
+});
+
 describe('forgetting the replicas of a backend', () => {
+  test('is refused where the other copies lie on a backend that may be as dead', async () => {
+    await blobs(4, { [backendId]: 'available', [otherId]: 'available' });
+    const health = (status: string) =>
+      catalog.admin.query('update registry.backends set health_status = $1 where id = $2', [status, otherId]);
+    await health('unhealthy');
+    await expect(forget()).rejects.toMatchObject({ code: 'state_conflict', members: { last_copies: 4 } });
+    await health('healthy');
+    expect(await forget()).toMatchObject({ forgotten: 4n, lost: 0n });
+  });
+
   test('is refused while one of them is the last good copy, and forgets none', async () => {
     await blobs(10, { [backendId]: 'available', [otherId]: 'available' });
     await blobs(3, { [backendId]: 'available' });

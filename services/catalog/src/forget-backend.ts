@@ -12,10 +12,14 @@ const pageSize = 2_000;
 /** Beyond so many, last copies are not counted any further. */
 const countedMax = 10_000;
 
-/** Of `catalog.replicas r` and `catalog.blobs b`: nothing else is left of content that is still wanted. */
+/**
+ * Of `catalog.replicas r` and `catalog.blobs b`: nothing else is left of content that is still wanted. A copy on a backend
+ * that is unhealthy is no ground to give up another one: it may be as dead.
+ */
 const isLastCopy = sql`(r.state in ('available', 'unverified') and b.delete_after is null and not exists (
-    select from catalog.replicas other
-    where other.blob_id = r.blob_id and other.backend_id <> r.backend_id and other.state = 'available'))`;
+    select from catalog.replicas other join registry.backend_standing standing on standing.id = other.backend_id
+    where other.blob_id = r.blob_id and other.backend_id <> r.backend_id and other.state = 'available'
+      and standing.health_status <> 'unhealthy'))`;
 
 /**
  * Forgets one page of the replicas on a backend that is lost; `more` tells that others may be left. Without `accept_loss`

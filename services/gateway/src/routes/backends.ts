@@ -199,7 +199,7 @@ function endRoutes(app: App, backends: Backends): void {
       tags,
       summary: 'Forget what a disabled backend held that is lost for good',
       description:
-        '409 `state_conflict` with `last_copies` while it holds the last good copy of anything, unless `accept_loss` is true.',
+        '409 `state_conflict` with `last_copies` while it holds the last good copy of anything, unless `accept_loss` is true. A copy on a backend that is unhealthy does not count.',
       params: Params,
       body: Closed({
         confirm: Type.Optional(Type.Boolean()),
