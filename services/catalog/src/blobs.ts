@@ -10,6 +10,9 @@ import { replicaColumns, replicaMessage } from './replicas.ts';
 import type { ReplicaRow } from './replicas.ts';
 import type { Trx } from './nodes.ts';
 
+/** Days of them: nobody else comes for what lies on a backend that is away. */
+export const removalAttempts = 1_000;
+
 /**
  * Marks those of the blobs that no node refers to (any more) for removal after the grace time, and queues it. Called in
  * the transaction that deleted the nodes.
@@ -21,7 +24,7 @@ export async function releaseBlobs(trx: Trx, blobIds: readonly string[], graceMs
     where id = any(${blobIds}::uuid[]) and not exists (select from catalog.nodes n where n.blob_id = b.id)
     returning id, delete_after`.execute(trx);
   const jobs = rows.map(({ id, delete_after: runAfter }) => ({ params: { blob_id: id }, runAfter, dedupeKey: id }));
-  await enqueueJobs(trx, 'remove_blob', jobs);
+  await enqueueJobs(trx, 'remove_blob', jobs, removalAttempts);
 }
 
 /**

@@ -15,6 +15,7 @@ import type {
   CommitFileResponseSchema,
   SealedReplica,
 } from '@stowage/proto/stowage/catalog/v1/content';
+import { removalAttempts } from './blobs.ts';
 import { chunkBytes } from './content.ts';
 import { announce, causeOf } from './file-events.ts';
 import { takeName } from './free-name.ts';
@@ -136,6 +137,7 @@ export async function abandonBlob(
       insert into catalog.replicas (blob_id, backend_id, key, state)
       values (${blobId}, ${replica.backendId}, ${replica.key}, 'removing')`.execute(trx);
   }
-  await enqueueJob(trx, { kind: 'remove_blob', params: { blob_id: blobId }, dedupeKey: blobId });
+  const removal = { kind: 'remove_blob', params: { blob_id: blobId }, dedupeKey: blobId } as const;
+  await enqueueJob(trx, { ...removal, maxAttempts: removalAttempts });
   return {};
 }

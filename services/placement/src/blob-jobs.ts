@@ -10,6 +10,8 @@ import type { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blo
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { Kysely } from 'kysely';
+import { BackendBusy } from './backend-slots.ts';
+import type { BackendSlots } from './backend-slots.ts';
 import { deleteTimeoutMs } from './deadlines.ts';
 import type { ReadTimeout } from './deadlines.ts';
 import { sizeParam, textParam } from './job-params.ts';
@@ -27,7 +29,7 @@ const holdLookMs = 3_600_000;
  * Removes the replicas of blobs that no file refers to; each step may be repeated. A sick backend keeps its own only.
  * Put off while removals are held, but for what an admin gave the word for.
  */
-export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services): JobHandler {
+export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services, slots: BackendSlots): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
     const heldForMs = job.params['despite_hold'] === true ? 0 : await query(() => removalsHeldForMs(db));
@@ -39,7 +41,9 @@ export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services): Jo
       const { replicas } = await content.claimBlobRemoval({ blobId }, context);
       for (const { backendId, key } of replicas) {
         try {
-          await blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs });
+          await slots.run({ backendId, from: null, size: 0 }, () =>
+            blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs }),
+          );
           await content.forgetReplica({ blobId, backendId }, context);
           removed += 1;
         } catch (error) {
@@ -47,7 +51,7 @@ export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services): Jo
         }
       }
     }
-    if (failures.length > 0) throw failures[0];
+    if (failures.length > 0) throw putOff(failures[0]);
     return { removed };
   };
 }
@@ -68,13 +72,20 @@ const verdicts = new Map<VerifyResult, { state: ReplicaState; verdict: string }>
 export function verifyBlob(
   db: Kysely<Tables>,
   { content, blobs, readTimeoutMs }: Services & { readTimeoutMs: ReadTimeout },
+  slots: BackendSlots,
 ): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
     const [blobId, backendId, key] = [textParam(job, 'blob_id'), textParam(job, 'backend_id'), textParam(job, 'key')];
     const sha256 = Buffer.from(textParam(job, 'sha256'), 'hex');
     const wanted = { backendId, key, size: sizeParam(job), sha256 };
-    const { result } = await blobs.verifyBlob(wanted, context, { timeoutMs: readTimeoutMs(wanted.size) });
+    const { result } = await slots
+      .run({ backendId, from: null, size: Number(wanted.size) }, () =>
+        blobs.verifyBlob(wanted, context, { timeoutMs: readTimeoutMs(wanted.size) }),
+      )
+      .catch((error: unknown) => {
+        throw putOff(error);
+      });
     const found = verdicts.get(result);
     if (!found) throw new Error(`backend-registry gave the unknown verdict ${result}`);
     await content.settleReplica({ blobId, backendId, state: found.state }, context);
@@ -84,4 +95,9 @@ export function verifyBlob(
     }
     return { verdict: found.verdict };
   };
+}
+
+/** What fails a job; where its backend only has enough to do, that is no attempt. */
+function putOff(error: unknown): unknown {
+  return error instanceof BackendBusy ? new PostponedJob(error.delayMs) : error;
 }

@@ -27,7 +27,12 @@ export interface BulkJob {
 }
 
 /** As enqueueJob, for many jobs of one kind in one statement; those that are pending already are left out. */
-export async function enqueueJobs(db: QueryExecutorProvider, kind: JobKind, jobs: readonly BulkJob[]): Promise<void> {
+export async function enqueueJobs(
+  db: QueryExecutorProvider,
+  kind: JobKind,
+  jobs: readonly BulkJob[],
+  maxAttempts = 5,
+): Promise<void> {
   if (jobs.length === 0) return;
   const ids = jobs.map(() => newId());
   const params = jobs.map((job) => JSON.stringify(job.params));
@@ -36,8 +41,8 @@ export async function enqueueJobs(db: QueryExecutorProvider, kind: JobKind, jobs
   const isDue = jobs.some((job) => job.runAfter.getTime() <= Date.now());
   await sql`
     with made as (
-      insert into jobs.jobs (id, kind, params, run_after, dedupe_key, traceparent)
-      select id, ${kind}::text, params, run_after, dedupe_key, ${currentTraceparent()}::text
+      insert into jobs.jobs (id, kind, params, run_after, max_attempts, dedupe_key, traceparent)
+      select id, ${kind}::text, params, run_after, ${maxAttempts}::int, dedupe_key, ${currentTraceparent()}::text
       from unnest(${ids}::uuid[], ${params}::jsonb[], ${runAfter}::timestamptz[], ${keys}::text[])
         as job (id, params, run_after, dedupe_key)
       on conflict (kind, dedupe_key) where dedupe_key is not null and state = 'pending' do nothing

@@ -13,6 +13,7 @@ import { startTestDatabase } from '@stowage/tests/support/test-database';
 import type { TestDatabase } from '@stowage/tests/support/test-database';
 import type { Kysely } from 'kysely';
 import pg from 'pg';
+import { BackendSlots } from '../backend-slots.ts';
 import { previewPlacement } from '../preview.ts';
 import type { Tables } from '../tables.ts';
 import { TestStorage } from '../test-storage.ts';
@@ -83,6 +84,7 @@ async function claim(kind = 'full_reconcile'): Promise<ClaimedJob> {
   return job;
 }
 
+const slots = new BackendSlots({ most: 4, waitMs: 0, slowMs: 60_000, slowMost: 1, restMs: 0 });
 const needs = () => ({ db, services: storage.services(), limits, atOnce: 4 });
 
 function run(job: ClaimedJob, signal = new AbortController().signal): Promise<JsonObject> {
@@ -263,12 +265,21 @@ describe('a full reconcile', () => {
 });
 
 describe('place_blob', () => {
-  const place = async (blobId: string): Promise<JsonObject> => {
+  const followUps = async (): Promise<number> => {
+    const pending = `kind = 'full_reconcile' and state = 'pending' and params->>'reason' = 'follow_up'`;
+    const { rows } = await admin.query<{ count: string }>(`select count(*) from jobs.jobs where ${pending}`);
+    return Number(rows[0]?.count);
+  };
+
+  const place = async (blobId: string, maxAttempts = 5): Promise<JsonObject> => {
     await enqueue('place_blob', { blob_id: blobId });
-    return placeBlob(needs())(await claim('place_blob'), {
-      signal: new AbortController().signal,
-      progress: () => undefined,
-    });
+    return placeBlob(needs(), slots)(
+      { ...(await claim('place_blob')), maxAttempts },
+      {
+        signal: new AbortController().signal,
+        progress: () => undefined,
+      },
+    );
   };
 
   test('repairs one blob from the next source where the first turns out bad', async () => {
@@ -294,5 +305,30 @@ describe('place_blob', () => {
     await setPolicy('image', [near, far], 2);
     storage.sick.add(far);
     await expect(place(id)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(await followUps()).toBe(0);
+  });
+
+  test('that failed for the last time leaves it to a full reconcile', async () => {
+    const [id = ''] = storage.fill(1, near);
+    await setPolicy('image', [near, far], 2);
+    storage.sick.add(far);
+    for (let time = 0; time < 2; time += 1) await expect(place(id, 1)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(await followUps()).toBe(1);
+  });
+
+  test('is put off, which is no attempt, where its backend has enough to do', async () => {
+    const [id = '', ...others] = storage.fill(5, near);
+    await setPolicy('image', [near, far], 2);
+    const full = Promise.withResolvers<void>();
+    let copying = 0;
+    storage.onCopy = () => {
+      copying += 1;
+      return full.promise;
+    };
+    const running = others.slice(0, 3).map((other) => place(other));
+    await until(() => Promise.resolve(copying === 3));
+    await expect(place(id)).rejects.toBeInstanceOf(PostponedJob);
+    full.resolve();
+    await Promise.allSettled(running);
   });
 });

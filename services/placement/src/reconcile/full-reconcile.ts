@@ -6,6 +6,7 @@ import { inTransaction } from '@stowage/common/database/transaction';
 import { PostponedJob } from '@stowage/common/jobs/job';
 import type { ClaimedJob, JobHandler, JobRun, JsonObject } from '@stowage/common/jobs/job';
 import { backgroundContext } from '@stowage/common/rpc/context';
+import { BackendSlots } from '../backend-slots.ts';
 import type { PlanLimits } from '../planner/facts.ts';
 import { planBlob } from '../planner/plan-blob.ts';
 import type { Tables } from '../tables.ts';
@@ -18,6 +19,7 @@ import { progressTotal } from './progress-total.ts';
 import { blobFacts, RemoteExecutor } from './remote-executor.ts';
 import type { Services } from './remote-executor.ts';
 import { RunSlot } from './run-slot.ts';
+import { SlottedExecutor } from './slotted-executor.ts';
 import { Tally } from './tally.ts';
 import { FreshView, loadView } from './view.ts';
 
@@ -27,12 +29,16 @@ export interface ReconcileNeeds {
   limits: PlanLimits;
   /** How many blobs are worked on at once. */
   atOnce: number;
+  /** False where work waits for its turn: how long it takes tells nothing of its backend then. */
+  judgesSlow?: boolean;
   /** Unset: what backends hold is not listed. */
   compare?: CompareNeeds;
 }
 
 const pageSize = 500;
 const listTimeoutMs = 30_000;
+/** A backend that holds up half of a run is left for a while, so that the rest goes on. */
+const bulkSlots = { waitMs: 0, slowMs: 10_000, restMs: 60_000 };
 const turn = { firstMs: 1_000, eachMs: 20, maxMs: 60_000 };
 const followUp = { firstMs: 60_000, maxMs: 15 * 60_000 };
 
@@ -45,13 +51,20 @@ const followUp = { firstMs: 60_000, maxMs: 15 * 60_000 };
  */
 export function fullReconcile(needs: ReconcileNeeds): JobHandler {
   const slot = new RunSlot(needs.db);
+  const slowMs = needs.judgesSlow === false ? Number.POSITIVE_INFINITY : bulkSlots.slowMs;
+  const slots = new BackendSlots({
+    ...bulkSlots,
+    slowMs,
+    most: needs.atOnce + 1,
+    slowMost: Math.ceil(needs.atOnce / 2),
+  });
   return async (job, run) => {
     const got = await slot.take(job);
     if (got.kind === 'covered') return { covered_by: got.by };
     if (got.kind === 'later') {
       throw new PostponedJob(Math.min(turn.firstMs + turn.eachMs * got.waiting, turn.maxMs));
     }
-    const walk = new Walk(needs, job, run, got.position);
+    const walk = new Walk({ ...needs, slots }, job, run, got.position);
     await walk.begin();
     for (;;) {
       const more = await walk.page();
@@ -62,14 +75,17 @@ export function fullReconcile(needs: ReconcileNeeds): JobHandler {
       }
       await slot.keep(job, position);
     }
-    if (walk.tally.counts.failed > 0) await queueFollowUp(needs.db, job);
+    if (walk.tally.counts.failed > 0) await queueFollowUp(needs.db, followUpsOf(job));
     return walk.result();
   };
 }
 
+function followUpsOf(job: ClaimedJob): number {
+  return typeof job.params['follow_up'] === 'number' ? job.params['follow_up'] : 0;
+}
+
 /** What failed may pass: it is tried again, later each time that it did not. */
-async function queueFollowUp(db: Kysely<Tables>, job: ClaimedJob): Promise<void> {
-  const tries = typeof job.params['follow_up'] === 'number' ? job.params['follow_up'] : 0;
+export async function queueFollowUp(db: Kysely<Tables>, tries: number): Promise<void> {
   const delayMs = Math.min(followUp.firstMs * 2 ** tries, followUp.maxMs);
   const again = fullReconcileJob({ reason: 'follow_up', follow_up: tries + 1 }, 'follow_up');
   await inTransaction(db, (trx) => enqueueJob(trx, { ...again, runAfter: new Date(Date.now() + delayMs) }));
@@ -80,7 +96,7 @@ type Phase = (typeof phases)[number];
 
 class Walk {
   readonly tally: Tally;
-  readonly #needs: ReconcileNeeds;
+  readonly #needs: ReconcileNeeds & { slots: BackendSlots };
   readonly #run: JobRun;
   readonly #context: ReturnType<typeof backgroundContext>;
   readonly #executor: Executor;
@@ -89,11 +105,17 @@ class Walk {
   #phase: Phase;
   #after: string;
 
-  constructor(needs: ReconcileNeeds, job: ClaimedJob, run: JobRun, position: JsonObject | null) {
+  constructor(
+    needs: ReconcileNeeds & { slots: BackendSlots },
+    job: ClaimedJob,
+    run: JobRun,
+    position: JsonObject | null,
+  ) {
     this.#needs = needs;
     this.#run = run;
     this.#context = backgroundContext(run.signal, job.id);
-    this.#executor = new RemoteExecutor(needs.services, this.#context, needs.limits.freshMs);
+    const remote = new RemoteExecutor(needs.services, this.#context, needs.limits.freshMs);
+    this.#executor = new SlottedExecutor(remote, needs.slots);
     this.#view = new FreshView(() => loadView(needs.db, needs.limits));
     this.#phase = phases.find((phase) => phase === position?.['phase']) ?? 'compare';
     this.#after = typeof position?.['after'] === 'string' ? position['after'] : '';
