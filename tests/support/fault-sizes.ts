@@ -10,6 +10,8 @@ export const faultSizes = {
   name: size('CI size', 'full size'),
   /** R08: for how long a backend is away. */
   backendOutageMs: size(60_000, 600_000),
+  /** R09: how much is queued for a backend that is slow. */
+  jobsOfSlowBackend: size(200, 2_000),
   /** R03: every how many-th call is failed. */
   callStep: size(5, 1),
   /** R18: for how long everything races. */
