@@ -10,6 +10,12 @@ export const faultSizes = {
   name: size('CI size', 'full size'),
   /** R08: for how long a backend is away. */
   backendOutageMs: size(60_000, 600_000),
+  /** R06: files on each kind of backend, and how often all of them are damaged and read. */
+  damagedFiles: size(14, 200),
+  damageRounds: size(3, 15),
+  /** R07 */
+  scrubbedReplicas: size(500, 10_000),
+  scrubMutations: size(80, 1_000),
   /** R09: how much is queued for a backend that is slow. */
   jobsOfSlowBackend: size(200, 2_000),
   /** R03: every how many-th call is failed. */
