@@ -1,16 +1,17 @@
 import { AppError } from '@stowage/common/errors';
-import { CopyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { CopyResult, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { Kysely } from 'kysely';
 import type { Bandwidth } from './bandwidth.ts';
 import { findBackend } from './backend-row.ts';
 import type { OpenBackends } from './open-backend.ts';
 import type { BlobStore } from './stores/blob-store.ts';
 import type { Tables } from './tables.ts';
+import { verifyBlob } from './verify-blob.ts';
 import type { BlobClaim } from './verify-blob.ts';
 
 interface Needs {
   db: Kysely<Tables>;
-  backends: OpenBackends;
+  backends: Pick<OpenBackends, 'recheck'>;
   /** Held back by it. */
   bandwidth: Bandwidth;
 }
@@ -29,11 +30,14 @@ export async function copyBlob(
   if (!target.enabled) throw new AppError('state_conflict', 'The backend to copy to is disabled.');
   const store = await backends.recheck(to);
   const source = await readable(backends, from, blob);
-  return typeof source === 'number' ? source : copyContent(source, store, blob, bandwidth, signal);
+  if (typeof source === 'number') return source;
+  return (
+    (await copyOnServer(source, store, blob, bandwidth, signal)) ?? copyContent(source, store, blob, bandwidth, signal)
+  );
 }
 
 /** The store of the source, or why it can't be copied from. Its marker is looked at, so that missing means missing. */
-async function readable(backends: OpenBackends, from: string, blob: BlobClaim): Promise<BlobStore | CopyResult> {
+async function readable(backends: Needs['backends'], from: string, blob: BlobClaim): Promise<BlobStore | CopyResult> {
   try {
     const store = await backends.recheck(from);
     const found = await store.stat(blob.key);
@@ -43,6 +47,37 @@ async function readable(backends: OpenBackends, from: string, blob: BlobClaim): 
     if (error instanceof AppError) return CopyResult.SOURCE_UNAVAILABLE;
     throw error;
   }
+}
+
+/**
+ * Has the server of both copy, once what it will copy was read here and hashed right. Null where it can't, or will not: the
+ * content goes through here then.
+ */
+async function copyOnServer(
+  source: BlobStore,
+  target: BlobStore,
+  blob: BlobClaim,
+  bandwidth: Bandwidth,
+  signal: AbortSignal,
+): Promise<CopyResult | null> {
+  const copy = await nullIfFailed(target.serverCopy(source, blob.key), signal);
+  if (!copy) return null;
+  const verdict = await nullIfFailed(verifyBlob(source, blob, bandwidth, signal), signal);
+  if (verdict !== VerifyResult.GOOD) return verdict === null ? CopyResult.SOURCE_UNAVAILABLE : badSource(verdict);
+  const made = copy.make(signal).then(() => CopyResult.COPIED);
+  return nullIfFailed<CopyResult>(made, signal);
+}
+
+function badSource(verdict: VerifyResult): CopyResult {
+  return verdict === VerifyResult.CORRUPT ? CopyResult.SOURCE_CORRUPT : CopyResult.SOURCE_MISSING;
+}
+
+/** Null for what a store failed with; what the caller cancelled is thrown. */
+async function nullIfFailed<R>(work: Promise<R>, signal: AbortSignal): Promise<R | null> {
+  return work.catch((error: unknown) => {
+    if (signal.aborted || !(error instanceof AppError)) throw error;
+    return null;
+  });
 }
 
 async function copyContent(

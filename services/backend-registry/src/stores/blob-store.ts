@@ -63,6 +63,12 @@ export interface BlobStore {
   write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void>;
 
   /**
+   * A copy that the server of both can make of a blob of `source` by itself; null where it can't, or where there is no such
+   * blob. What it copies is not seen here: the blob must be read from `source` before it is made.
+   */
+  serverCopy(source: BlobStore, key: string): Promise<ServerCopy | null>;
+
+  /**
    * One page of at most `limit` blobs, in the order of their keys, byte by byte; a page may be empty and still
    * not be the last. A listing that can't be read whole throws. What is not at a blob's key (the marker, staged
    * content, temporary objects) is left out. `cursor` is the `next` of the page before, null at the beginning.
@@ -80,6 +86,15 @@ export interface BlobStore {
    * many. What was written to since is left alone, so `before` must be longer ago than a write may pause.
    */
   sweep(before: Date): Promise<number>;
+}
+
+/** A copy of a blob as it was when this was asked for. */
+export interface ServerCopy {
+  /**
+   * Puts it at the same key, as `write` does. Throws `unavailable` where the blob was replaced since, and where the server is
+   * not willing.
+   */
+  make(signal: AbortSignal): Promise<void>;
 }
 
 /** One page of the content that is staged in a store. */

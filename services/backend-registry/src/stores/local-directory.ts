@@ -84,6 +84,10 @@ export class LocalDirectory implements AppendableStore {
     await guarded(() => this.#blobs.write(key, content, body, signal));
   }
 
+  async serverCopy(): Promise<null> {
+    return null;
+  }
+
   async list(cursor: string | null, limit: number): Promise<BlobPage> {
     return guarded(() => this.#blobs.list(cursor, limit));
   }

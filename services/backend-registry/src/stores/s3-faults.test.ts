@@ -142,8 +142,10 @@ describe('an S3 store with a server that fails', () => {
     server.on('connection', () => (connections += 1));
     const counting = new CountingAgent();
     const counted = await S3Store.open(config, { http: counting, https: new HttpsAgent() });
-    handler = multipart((_request, response) => respond(response, '<CompleteMultipartUploadResult/>'), 65 * mebibyte);
-    for (const content of [little, more, inParts]) await writeContent(counted, key, content);
+    for (const content of [little, more, inParts]) {
+      handler = multipart((_request, response) => respond(response, '<CompleteMultipartUploadResult/>'), content.size);
+      await writeContent(counted, key, content);
+    }
     expect(connections).toBeGreaterThan(2);
     expect(made).toBe(connections);
     refusing = true;
@@ -185,6 +187,44 @@ describe('an S3 store with a server that fails', () => {
       65 * mebibyte - 1,
     );
     await refuses(writeContent(hurried, key, inParts), 'unavailable');
+  });
+
+  test('that says that it kept a blob is asked how much of it', async () => {
+    for (const content of [little, more]) {
+      for (const size of [0, content.size - 1, content.size + 1]) {
+        handler = multipart(() => undefined, size);
+        await refuses(writeContent(patient, key, content), 'unavailable');
+      }
+      handler = multipart(() => undefined, content.size);
+      await writeContent(patient, key, content);
+    }
+  });
+
+  test('when it copies is not believed before it says what it copied, and has it', async () => {
+    const copied = '<CopyObjectResult><ETag>"e"</ETag></CopyObjectResult>';
+    const answers: Record<string, Handler> = {
+      'fails with status 200': (_request, response) => respond(response, '<Error><Code>InternalError</Code></Error>'),
+      'says nothing at all': (_request, response) => respond(response, ''),
+      'has lost a byte': (_request, response) => respond(response, copied),
+      'closes half-way': (_request, response) => void response.write('<CopyObj', () => response.destroy()),
+      'never answers': () => undefined,
+    };
+    for (const [name, copy] of Object.entries(answers)) {
+      let copies = 0;
+      handler = (request, response) => {
+        if (request.method === 'PUT') {
+          copies += 1;
+          copy(request, response);
+          return;
+        }
+        const lost = copies > 0 && name === 'has lost a byte';
+        response.writeHead(200, { 'content-length': lost ? 99 : 100, etag: '"e"' }).end();
+      };
+      const pinned = await store.serverCopy(store, key);
+      await refuses(Promise.resolve(pinned?.make(never)), 'unavailable').catch((cause: unknown) => {
+        throw new Error(name, { cause });
+      });
+    }
   });
 
   test('when it reads breaks the stream, and ends it never short', async () => {

@@ -5,6 +5,9 @@ import type { S3Connection } from './s3-connection.ts';
 
 export const mebibyte = 1024 * 1024;
 
+/** What putting parts together may take longer for each of them, in milliseconds. */
+const completePartMs = 100;
+
 /** How many parts S3 takes. */
 export const mostParts = 10_000;
 
@@ -50,13 +53,34 @@ export async function completeUpload(
   { parts, size, condition = {} }: { parts: CompletedPart[]; size: number; condition?: Condition },
   signal: AbortSignal,
 ): Promise<void> {
-  const { CompleteMultipartUploadCommand, HeadObjectCommand } = s3.sdk;
+  const { CompleteMultipartUploadCommand } = s3.sdk;
   const complete = new CompleteMultipartUploadCommand({ ...upload, ...condition, MultipartUpload: { Parts: parts } });
-  await withDeadline(s3.limits.completeMs, signal, (abortSignal) => s3.client.send(complete, { abortSignal }));
-  // Not every server that says that it put parts together did.
-  const head = new HeadObjectCommand({ Bucket: upload.Bucket, Key: upload.Key });
+  const limitMs = s3.limits.completeMs + parts.length * completePartMs;
+  await withDeadline(limitMs, signal, (abortSignal) => s3.client.send(complete, { abortSignal }));
+  await requireSize(s3, upload.Key, size, signal);
+}
+
+/** Throws `unavailable` unless an object has `size` bytes: not every server that says that it kept it all did. */
+export async function requireSize(
+  s3: S3Connection,
+  objectKey: string,
+  size: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const head = new s3.sdk.HeadObjectCommand({ Bucket: s3.bucket, Key: objectKey });
   const found = await shortCall(s3, (abortSignal) => s3.client.send(head, { abortSignal }), signal);
-  if (found.ContentLength !== size) throw unavailable('The backend put the parts of a blob together wrongly.');
+  if (found.ContentLength !== size) throw unavailable('The backend did not keep all that was sent to it.');
+}
+
+/** The youngest multipart upload of an object that nobody completed; null when there is none. */
+export async function unfinishedUpload(s3: S3Connection, objectKey: string): Promise<Upload | null> {
+  const command = new s3.sdk.ListMultipartUploadsCommand({ Bucket: s3.bucket, Prefix: objectKey });
+  const { Uploads = [] } = await shortCall(s3, (abortSignal) => s3.client.send(command, { abortSignal }));
+  const begun = Uploads.filter(({ Key }) => Key === objectKey).sort(
+    (one, other) => (other.Initiated?.getTime() ?? 0) - (one.Initiated?.getTime() ?? 0),
+  );
+  const UploadId = begun[0]?.UploadId;
+  return UploadId ? { Bucket: s3.bucket, Key: objectKey, UploadId } : null;
 }
 
 /** The parts that the server has, by their numbers; none of an upload that is gone. */

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { PutObjectCommand } from '@aws-sdk/client-s3';
+import { HeadObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import { CuttingProxy } from '@stowage/tests/support/cutting-proxy';
@@ -16,9 +16,10 @@ import { connectS3 } from './s3-connection.ts';
 import { S3Staging } from './s3-staging.ts';
 import { S3Store } from './s3-store.ts';
 import { Segments } from './s3-segments.ts';
+import { refusal } from './store-refusal.ts';
 import { agents, s3Place } from './s3-test-server.ts';
 import type { S3Place } from './s3-test-server.ts';
-import { digestOfBlob, seededContent } from './test-content.ts';
+import { digestOfBlob, seededContent, writeContent } from './test-content.ts';
 import { append, brokenBody, never, refuses, seal, slowWriter } from './test-store.ts';
 
 const mebibyte = 1024 * 1024;
@@ -153,10 +154,83 @@ describeWith('S3', s3Server(), (server) => {
     const found = await new Segments(s3).find(id);
     expect(found?.offset).toBe(content.size);
     const key = blobKey(newId());
-    await assemble(s3, found?.segments ?? [], place.keyOf(key), 7 * mebibyte);
+    await assemble(s3, found?.segments ?? [], place.keyOf(key), { copyBytes: 7 * mebibyte, resume: false });
     expect((await digestOfBlob(store, key, 0, content.size)).equals(content.sha256)).toBe(true);
     await staging.discard(id);
     expect(await place.objects()).toEqual({ [key]: content.size });
+  });
+
+  test('a copy that was cut off goes on with the parts that are there, and only with those that fit', async () => {
+    const s3 = await connectS3(place.config, agents, usualLimits);
+    const content = seededContent(42 * mebibyte, 1);
+    const from = blobKey(newId());
+    await writeContent(store, from, content);
+    const head = await place.client.send(new HeadObjectCommand({ Bucket: place.bucket, Key: place.keyOf(from) }));
+    const pieces = [{ objectKey: place.keyOf(from), size: content.size, etag: head.ETag ?? '' }];
+    let copies = 0;
+    let most = 0;
+    s3.client.middlewareStack.add(
+      (next, context) => (args) => {
+        if (context['commandName'] === 'UploadPartCopyCommand') {
+          if (copies === most) throw refusal('no more', 'for a test');
+          copies += 1;
+        }
+        return next(args);
+      },
+      { step: 'initialize' },
+    );
+    const copyTo = async (key: string, copyMiB: number, mostCopies: number): Promise<number> => {
+      copies = 0;
+      most = mostCopies;
+      await assemble(s3, pieces, place.keyOf(key), { copyBytes: copyMiB * mebibyte, resume: true });
+      return copies;
+    };
+    const [key, other] = [blobKey(newId()), blobKey(newId())];
+    for (const one of [key, other]) await refuses(copyTo(one, 6, 4), 'unavailable');
+    expect(await copyTo(key, 6, Infinity)).toBe(3);
+    expect(await copyTo(other, 7, Infinity)).toBe(6);
+    for (const one of [key, other]) {
+      expect((await digestOfBlob(store, one, 0, content.size)).equals(content.sha256)).toBe(true);
+    }
+    // It throws where a multipart upload was left.
+    expect(Object.keys(await place.objects())).toHaveLength(3);
+  });
+
+  test('content that is read back for its seal does not begin anew with each connection that breaks', async () => {
+    const s3 = await connectS3(place.config, agents, usualLimits);
+    const content = seededContent(20 * mebibyte, 5);
+    const id = newId();
+    await store.createStaged(id);
+    await append(store, id, 0, content.slice(0, content.size));
+    let breaks = 0;
+    async function* broken(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+      let left = 3_000_000;
+      for await (const piece of body) {
+        yield piece.subarray(0, left);
+        left -= piece.length;
+        if (left > 0) continue;
+        breaks += 1;
+        throw new Error('socket hang up');
+      }
+    }
+    s3.client.middlewareStack.add(
+      (next) => async (args) => {
+        const result = await next(args);
+        const { output } = result;
+        if ('Body' in output && output.Body instanceof Readable) {
+          Object.assign(output, { Body: Readable.from(broken(output.Body), { objectMode: false }) });
+        }
+        return result;
+      },
+      { step: 'initialize' },
+    );
+    const hash = createHash('sha256');
+    await new S3Staging(s3).seal(id, place.keyOf(blobKey(newId())), async (staged, signal) => {
+      for await (const piece of await staged.read(signal)) hash.update(piece);
+    });
+    // Each of the segments broke twice: of 8 MiB 3,000,000 bytes come at a time.
+    expect(breaks).toBe(5);
+    expect(hash.digest().equals(content.sha256)).toBe(true);
   });
 
   test('whatever connections are cut, an upload goes on where the store says and comes out right', async () => {

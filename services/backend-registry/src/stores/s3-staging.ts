@@ -1,9 +1,11 @@
 import { Readable } from 'node:stream';
+import { setTimeout } from 'node:timers/promises';
 import { AppError } from '@stowage/common/errors';
 import type { Append, StagedContent } from './blob-store.ts';
 import { appendToS3 } from './s3-append.ts';
-import { assemble, leastPart } from './s3-assemble.ts';
+import { assemble, leastPart, mayPass } from './s3-assemble.ts';
 import type { S3Connection } from './s3-connection.ts';
+import { s3Error } from './s3-errors.ts';
 import { mebibyte } from './s3-multipart.ts';
 import { readRange } from './s3-read.ts';
 import { Segments } from './s3-segments.ts';
@@ -16,6 +18,10 @@ const usualMostSegments = 1_000;
 
 /** What is small: most appends were of about this or less, in bytes. */
 const smallBytes = 64 * mebibyte;
+
+/** So often a segment may break while it is read, each time after a longer pause. */
+const mostBreaks = 3;
+const breakMs = 300;
 
 /** Growing content in a bucket, as segments. Each method as AppendableStore says. */
 export class S3Staging {
@@ -72,7 +78,8 @@ export class S3Staging {
       if (!staged) return false;
       await check({ size: staged.offset, read: (signal) => this.#read(staged, signal) }, claim.signal);
       claim.signal.throwIfAborted();
-      await assemble(this.#s3, staged.segments, objectKey);
+      // What is sealed does not change any more.
+      await assemble(this.#s3, staged.segments, objectKey, { resume: true });
       await this.#segments.end(id);
       return true;
     } finally {
@@ -115,7 +122,7 @@ export class S3Staging {
     const small = segments.slice(large + 1, -1);
     const [first, ...others] = small;
     if (!first || others.length === 0 || small.some(({ size }) => size < leastPart)) return;
-    await assemble(this.#s3, small, first.objectKey);
+    await assemble(this.#s3, small, first.objectKey, { resume: false });
     await this.#segments.remove(others.map(({ objectKey }) => objectKey));
   }
 
@@ -123,10 +130,29 @@ export class S3Staging {
     const { segments } = staged;
     const s3 = this.#s3;
     async function* pieces(): AsyncGenerator<Buffer> {
-      for (const { objectKey, size } of segments) {
-        for await (const piece of await readRange(s3, objectKey, { start: 0, end: size }, signal)) yield piece;
-      }
+      for (const segment of segments) yield* readSegment(s3, segment, signal);
     }
     return Readable.from(pieces(), { objectMode: false });
+  }
+}
+
+/** One connection of thousands that breaks must not have all that was read before read again. */
+async function* readSegment(
+  s3: S3Connection,
+  { objectKey, size }: Segment,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  let at = 0;
+  for (let failures = 0; at < size;) {
+    try {
+      for await (const piece of await readRange(s3, objectKey, { start: at, end: size }, signal)) {
+        at += piece.length;
+        yield piece;
+      }
+    } catch (error) {
+      failures += 1;
+      if (signal.aborted || failures > mostBreaks || !mayPass(s3Error(error))) throw error;
+      await setTimeout(breakMs * failures, undefined, { signal }).catch(() => undefined);
+    }
   }
 }

@@ -4,8 +4,10 @@ import type {
   Append,
   AppendableStore,
   BlobPage,
+  BlobStore,
   ByteRange,
   ExpectedContent,
+  ServerCopy,
   StagedContent,
   StagedPage,
 } from './blob-store.ts';
@@ -16,6 +18,7 @@ import { noSignal, shortCall } from './s3-calls.ts';
 import type { S3Config, StoreAgents } from './s3-config.ts';
 import { connectS3 } from './s3-connection.ts';
 import type { S3Connection } from './s3-connection.ts';
+import { haveOneServer, pinCopy } from './s3-copy.ts';
 import { hasStatus, isMissing, s3Error } from './s3-errors.ts';
 import { listBlobs, listStaged } from './s3-listing.ts';
 import { claimMarker, readMarker } from './s3-marker.ts';
@@ -29,17 +32,19 @@ import { writeBlob } from './s3-write.ts';
  * an old version, until a rule of the bucket removes it.
  */
 export class S3Store implements AppendableStore {
+  readonly #config: S3Config;
   readonly #s3: S3Connection;
   readonly #staging: S3Staging;
 
-  private constructor(s3: S3Connection) {
+  private constructor(config: S3Config, s3: S3Connection) {
+    this.#config = config;
     this.#s3 = s3;
     this.#staging = new S3Staging(s3);
   }
 
   /** The store in a bucket, which must exist. Connects to nothing yet. */
   static async open(config: S3Config, agents: StoreAgents, limits: StoreLimits = usualLimits): Promise<S3Store> {
-    return new S3Store(await connectS3(config, agents, limits));
+    return new S3Store(config, await connectS3(config, agents, limits));
   }
 
   async identity(): Promise<string | null> {
@@ -84,6 +89,13 @@ export class S3Store implements AppendableStore {
   async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
     const objectKey = this.#objectKey(key);
     await guarded(() => writeBlob(this.#s3, objectKey, content, body, signal), signal);
+  }
+
+  async serverCopy(source: BlobStore, key: string): Promise<ServerCopy | null> {
+    const target = this.#objectKey(key);
+    if (!(source instanceof S3Store) || !haveOneServer(source.#config, this.#config)) return null;
+    const copy = await guarded(() => pinCopy(source.#s3, source.#objectKey(key), this.#s3, target));
+    return copy && { make: (signal) => guarded(() => copy.make(signal), signal) };
   }
 
   async list(cursor: string | null, limit: number): Promise<BlobPage> {

@@ -13,6 +13,7 @@ import {
   mebibyte,
   mostParts,
   partOf,
+  requireSize,
   sha256Header,
   signed,
 } from './s3-multipart.ts';
@@ -60,10 +61,11 @@ async function writeAtOnce(write: Write): Promise<void> {
   const { s3, content, signal, cutter } = write;
   if (content.size > gatheredBytes) {
     await sendBody(s3, cutter, content.size, signal, (body, abortSignal) => put(write, body, abortSignal));
-    return;
+  } else {
+    const body = await gather(cutter);
+    await shortCall(s3, (abortSignal) => put(write, body, abortSignal), signal);
   }
-  const body = await gather(cutter);
-  await shortCall(s3, (abortSignal) => put(write, body, abortSignal), signal);
+  await requireSize(s3, write.objectKey, content.size, signal);
 }
 
 /** One PUT, whose SHA-256 the server compares too. */

@@ -102,6 +102,10 @@ export class WebdavStore implements BlobStore {
     expectStatus(call, await this.#http.statusOfChange(call), 200, 204, 404, 410);
   }
 
+  async serverCopy(): Promise<null> {
+    return null;
+  }
+
   async list(cursor: string | null, limit: number): Promise<BlobPage> {
     return this.#listing.page(cursor, limit);
   }

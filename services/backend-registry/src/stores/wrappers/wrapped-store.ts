@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import type { AppendableStore, BlobPage, BlobStore, ByteRange, ExpectedContent } from '../blob-store.ts';
+import type { AppendableStore, BlobPage, BlobStore, ByteRange, ExpectedContent, ServerCopy } from '../blob-store.ts';
 
 /** One call of a store on its way through the wrappers. */
 export interface StoreCall<R> {
@@ -52,6 +52,12 @@ export class WrappedStore implements BlobStore {
 
   async delete(key: string): Promise<void> {
     return this.repeatable('delete', () => this.#store.delete(key));
+  }
+
+  async serverCopy(source: BlobStore, key: string): Promise<ServerCopy | null> {
+    const inner = source instanceof WrappedStore ? source.#store : source;
+    const copy = await this.repeatable('serverCopy', () => this.#store.serverCopy(inner, key));
+    return copy && { make: (signal) => this.repeatable('serverCopy', () => copy.make(signal), signal) };
   }
 
   async list(cursor: string | null, limit: number): Promise<BlobPage> {
