@@ -8,6 +8,7 @@ import {
 import type { ByteEndpoint } from '@stowage/common/bytes/operations';
 import { AppError } from '@stowage/common/errors';
 import { query } from '@stowage/common/database/transaction';
+import type { CallContext } from '@stowage/common/rpc/context';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Client, Endpoint, Implementation } from '@stowage/common/rpc/contract';
 import type { Logger } from '@stowage/common/runtime/logger';
@@ -41,6 +42,7 @@ import type { OpenBackends } from './open-backend.ts';
 import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
+import { withKeyedFingerprint } from './secrets/keyed-fingerprint.ts';
 import { blobKey } from './stores/keys.ts';
 import { sweepBackend } from './sweep-backend.ts';
 import type { Tables } from './tables.ts';
@@ -69,19 +71,20 @@ const unlimited = new Bandwidth(null);
 
 /** Which function answers which call. */
 export function registryEndpoints(parts: RegistryParts): Endpoint[] {
+  const keyed = (context: CallContext): CallContext => withKeyedFingerprint(context, parts.keys);
   return [
     endpoint(BackendService, {
       listBackends: (request) => listBackends(parts.db, request),
       getBackend: ({ id }) => getWithBlockers(parts.db, id),
-      createBackend: (request, context) => createBackend(parts, request, context),
-      updateBackend: (request, context) => updateBackend(parts, request, context),
+      createBackend: (request, context) => createBackend(parts, request, keyed(context)),
+      updateBackend: (request, context) => updateBackend(parts, request, keyed(context)),
       checkBackend: async ({ id, scheduled }) => {
         await parts.backends.check(id, scheduled ? 'series' : 'decides');
         return { backend: await getBackend(parts.db, id) };
       },
-      setBackendEnabled: (request, context) => setBackendEnabled(parts, request, context),
-      deleteBackend: (request, context) => deleteBackend(parts, request, context),
-      forgetReplicas: (request, context) => forgetReplicas(parts, request, context),
+      setBackendEnabled: (request, context) => setBackendEnabled(parts, request, keyed(context)),
+      deleteBackend: (request, context) => deleteBackend(parts, request, keyed(context)),
+      forgetReplicas: (request, context) => forgetReplicas(parts, request, keyed(context)),
       sweepBackend: async ({ id }) => {
         const { temporaries, staged } = await sweepBackend(parts, id);
         return { temporaries: BigInt(temporaries), staged: BigInt(staged) };

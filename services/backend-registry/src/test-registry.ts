@@ -56,7 +56,7 @@ export interface TestRegistry {
   admin: pg.Pool;
   /** As the service has it. */
   db: RegistryParts['db'];
-  replica(options?: { reserveBytes?: number }): TestReplica;
+  replica(options?: { reserveBytes?: number; ring?: KeyRing }): TestReplica;
   rows(): Promise<BackendRow[]>;
   /** Forgets all backends and empties the folder. */
   reset(): Promise<void>;
@@ -77,7 +77,8 @@ export async function startTestRegistry(): Promise<TestRegistry> {
     root: path.join(dataDir, 'backends', 'local'),
     admin,
     db,
-    replica: ({ reserveBytes = 0 } = {}) => replicaOver({ db, reads }, dataDir, reserveBytes),
+    replica: ({ reserveBytes = 0, ring = new KeyRing([{ id: 'test', key: randomBytes(keyBytes) }]) } = {}) =>
+      replicaOver({ db, reads }, dataDir, { reserveBytes, ring }),
     rows: () => db.selectFrom('registry.backends').selectAll().orderBy('name').execute(),
     reset: async () => {
       await admin.query('delete from registry.backends');
@@ -100,11 +101,10 @@ export function context(): CallContext {
 function replicaOver(
   { db, reads }: Pick<RegistryParts, 'db' | 'reads'>,
   dataDir: string,
-  reserveBytes: number,
+  { reserveBytes, ring }: { reserveBytes: number; ring: KeyRing },
 ): TestReplica {
   const logger = createLogger('test', 'silent');
   const connections = new LocalConnections(logger);
-  const ring = new KeyRing([{ id: 'test', key: randomBytes(keyBytes) }]);
   const keys = (): KeyRing => ring;
   const roots = new LocalRoots([path.join(dataDir, 'backends')]);
   const guard = new EndpointGuard([]);

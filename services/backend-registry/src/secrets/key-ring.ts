@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 
 const algorithm = 'aes-256-gcm';
 const nonceBytes = 12;
@@ -70,6 +70,15 @@ export class KeyRing {
     } catch {
       throw new SealError(`the key "${keyId}" does not open it: another key, or a row that was changed or moved`);
     }
+  }
+
+  /** A fingerprint of what a request says under each key, the sealing one first; hex. None can be made without its key. */
+  fingerprints(request: readonly string[]): string[] {
+    this.#sealing();
+    return this.#keys.map(({ key }) => {
+      const derived = Buffer.from(hkdfSync('sha256', key, '', 'stowage idempotency 1', keyBytes));
+      return createHmac('sha256', derived).update(JSON.stringify(request)).digest('hex');
+    });
   }
 
   #sealing(): SecretKey {

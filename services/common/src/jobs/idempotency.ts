@@ -56,7 +56,7 @@ function sameRequest<O extends DescMessage>(
   key: IdempotencyKey,
   output: O,
 ): MessageShape<O> {
-  if (first.fingerprint !== key.fingerprint) {
+  if (![key.fingerprint, ...(key.earlierFingerprints ?? [])].includes(first.fingerprint)) {
     throw new AppError('idempotency_key_reused', 'This idempotency key was used for a request with another body.');
   }
   return fromBinary(output, first.response);

@@ -17,8 +17,10 @@ export interface IdempotencyKey {
   key: string;
   /** Method and concrete path. */
   route: string;
-  /** SHA-256 of the body, hex. */
+  /** SHA-256 of the body, hex; what a service keeps of it may be another one, made with a key. */
   fingerprint: string;
+  /** Those under which the same request may have been kept before. Not sent to other services. */
+  earlierFingerprints?: readonly string[];
 }
 
 /** What travels with every call between services. */
