@@ -8,7 +8,7 @@ import { AppError, validationError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
 import { dueNow, wakeWorkers } from '@stowage/common/jobs/enqueue';
 import type { JsonObject } from '@stowage/common/jobs/job';
-import { announce } from '@stowage/common/jobs/queue';
+import { jobEventsInsert } from '@stowage/common/jobs/outbox';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import type { Tables } from './tables.ts';
 
@@ -72,9 +72,12 @@ export async function getJob(db: Kysely<Tables>, id: string): Promise<JobMessage
 export async function retryJob(trx: Transaction<Tables>, id: string): Promise<JobMessage> {
   if (!isId(id)) return missing();
   const { rows } = await sql<JobRow>`
-    update jobs.jobs set state = 'pending', attempt = 0, run_after = ${dueNow}, finished_at = null, fence = fence + 1,
-      dedupe_key = null
-    where id = ${id} and state = 'failed' returning ${columns}`.execute(trx);
+    with retried as (
+      update jobs.jobs set state = 'pending', attempt = 0, run_after = ${dueNow}, finished_at = null, fence = fence + 1,
+        dedupe_key = null
+      where id = ${id} and state = 'failed' returning ${columns}
+    ), event as (${jobEventsInsert(sql`retried`)})
+    select * from retried`.execute(trx);
   const row = rows[0];
   if (!row) {
     const { rows: present } = await sql<{ state: string }>`select state from jobs.jobs where id = ${id}`.execute(trx);
@@ -83,7 +86,6 @@ export async function retryJob(trx: Transaction<Tables>, id: string): Promise<Jo
       `Only a failed job can be retried; this one is ${(present[0] ?? missing()).state}.`,
     );
   }
-  await announce(trx, row.id, row.kind, 'pending', 0);
   await wakeWorkers(trx);
   return toMessage(row);
 }

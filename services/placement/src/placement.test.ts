@@ -1,86 +1,32 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { commonSettings } from '@stowage/common/runtime/common-settings';
-import { Lifecycle } from '@stowage/common/runtime/lifecycle';
-import { createLogger } from '@stowage/common/runtime/logger';
-import { readSettings } from '@stowage/common/runtime/settings';
-import { openDatabase } from '@stowage/common/database/database';
-import type { Database } from '@stowage/common/database/database';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
-import { WakeListener } from '@stowage/common/jobs/wake-listener';
-import { LocalConnections } from '@stowage/common/rpc/connections';
 import type { CallContext } from '@stowage/common/rpc/context';
-import type { Client } from '@stowage/common/rpc/contract';
-import type { Service } from '@stowage/common/runtime/service';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
-import { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import type { RunPendingResponse } from '@stowage/proto/stowage/placement/v1/job';
-import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
-import { startTestDatabase } from '@stowage/tests/support/test-database';
-import type { TestDatabase } from '@stowage/tests/support/test-database';
-import pg from 'pg';
-import { placementSettings } from './settings.ts';
-import { serviceProcess } from './service.ts';
-import { TestStorage } from './test-storage.ts';
-import { around, fakeBackends, fakeBlobs, fakeContent, farId, localId } from './test-neighbours.ts';
+import { around, farId, localId } from './test-neighbours.ts';
+import { startTestPlacement } from './test-placement.ts';
+import type { TestPlacement } from './test-placement.ts';
 
 const user = newId();
-const logger = createLogger('test', 'silent');
 
-let server: TestDatabase;
-let pool: pg.Pool;
-let database: Database;
-let wake: WakeListener;
-let service: Service;
-let policies: Client<typeof PolicyService>;
-let jobs: Client<typeof JobService>;
+let placement: TestPlacement;
+let pool: TestPlacement['pool'];
+let policies: TestPlacement['policies'];
+let jobs: TestPlacement['jobs'];
 
 beforeAll(async () => {
-  server = await startTestDatabase();
-  pool = new pg.Pool({ connectionString: server.url, max: 2 });
-  pool.on('error', () => undefined);
-  await pool.query(
-    `insert into registry.backends (id, name, type, is_default, config)
-     values ($1, 'local', 'local_directory', true, '{}'), ($2, 'far', 's3', false, '{}')`,
-    [localId, farId],
-  );
-  database = openDatabase({ url: server.url, service: 'placement', connections: 10, logger });
-  wake = new WakeListener(server.url, logger);
-  wake.start();
-  const { common, own } = readSettings(
-    { common: commonSettings, own: placementSettings },
-    { STOWAGE_JOB_INTERVAL: '1h' },
-  );
-  const connections = new LocalConnections(logger);
-  service = serviceProcess.create(own, {
-    common,
-    logger,
-    database,
-    connections,
-    wake,
-    lifecycle: new Lifecycle(logger),
-  });
-  connections.add('placement', service.endpoints, []);
-  connections.add('backend-registry', [fakeBackends(), fakeBlobs()], []);
-  connections.add('catalog', [fakeContent(), new TestStorage().replicaEndpoint()], []);
-  policies = connections.client(PolicyService);
-  jobs = connections.client(JobService);
-  await service.start();
+  around.registryUp = true;
+  placement = await startTestPlacement();
+  ({ pool, policies, jobs } = placement);
 });
-afterAll(async () => {
-  await service.stop();
-  await wake.close();
-  await database.close();
-  await pool.end();
-  await server.close();
-});
+afterAll(() => placement.close());
 beforeEach(async () => {
   await pool.query('truncate jobs.jobs, jobs.outbox, jobs.idempotency_keys');
   Object.assign(around, {
     sick: new Set(),
     replicas: [],
-    deleted: [],
     forgotten: [],
     verdict: VerifyResult.GOOD,
     settled: [],
@@ -131,22 +77,6 @@ async function run(kinds: string[], context = as()): Promise<RunPendingResponse>
 }
 
 describe('policies', () => {
-  test('a service whose backend-registry is away starts all the same, and makes the default policy later', async () => {
-    expect((await refusalOf(policies.getPolicy({ fileClass: 'image' }, as()))).code).toBe('unavailable');
-    around.registryUp = true;
-    const limit = Date.now() + 10_000;
-    let found = null;
-    while (!found && Date.now() < limit)
-      found = await policies.getPolicy({ fileClass: 'image' }, as()).catch(() => null);
-    expect(found?.policy).toMatchObject({
-      fileClass: 'default',
-      backendIds: [localId],
-      replicas: 1,
-      syncReplicas: 1,
-      version: 1n,
-    });
-  });
-
   test('a class with a policy of its own has that, with the backends in order', async () => {
     await pool.query(`insert into placement.policies (file_class, replicas) values ('video', 2)`);
     await pool.query(`insert into placement.policy_backends values ('video', 1, $1), ('video', 0, $2)`, [

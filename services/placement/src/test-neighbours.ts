@@ -14,7 +14,6 @@ export const around = {
   registryUp: false,
   sick: new Set<string>(),
   replicas: [] as { backendId: string; key: string }[],
-  deleted: [] as string[],
   forgotten: [] as string[],
   verdict: VerifyResult.GOOD as VerifyResult,
   settled: [] as ReplicaState[],
@@ -52,9 +51,8 @@ export function fakeBlobs(): Endpoint {
     statStaged: unused,
     discardStaged: unused,
     sealBlob: unused,
-    deleteBlob: async ({ backendId, key }) => {
+    deleteBlob: async ({ backendId }) => {
       if (around.sick.has(backendId)) throw unavailable('The backend is away.');
-      around.deleted.push(`${backendId}/${key}`);
       return {};
     },
     verifyBlob: async () => ({ result: around.verdict }),

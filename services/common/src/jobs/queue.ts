@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely';
 import { query } from '../database/transaction.ts';
 import { dueNow, wakeChannel } from './enqueue.ts';
 import type { ClaimedJob, JsonObject, Progress } from './job.ts';
-import { jobEventsInsert, writeOutbox } from './outbox.ts';
+import { jobEventsInsert } from './outbox.ts';
 
 interface ClaimedRow {
   id: string;
@@ -126,15 +126,4 @@ function settlement(outcome: Outcome): ReturnType<typeof sql> {
       return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1,
         run_after = ${dueNow} + ${outcome.delayMs ?? 0} * interval '1 ms'`;
   }
-}
-
-/** Writes the event of a change of state, in the transaction of the change. */
-export async function announce<T>(
-  trx: Kysely<T>,
-  id: string,
-  kind: string,
-  state: string,
-  attempt: number,
-): Promise<void> {
-  await writeOutbox(trx, `stowage.jobs.${kind}.${state}`, { id, kind, state, attempt });
 }
