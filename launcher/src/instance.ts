@@ -41,7 +41,7 @@ export async function openInstance(
   const dataDir = makeDataDirectory(settings.dataDir);
   const { url, keepRunning, stop } =
     settings.databaseUrl === null ? await embedded(dataDir, logger) : external(settings.databaseUrl);
-  const lock = new InstanceLock(url, logger);
+  const lock = new InstanceLock(url, logger, endAtOnce);
   await lock.acquire(dataDir);
   // Only now is the embedded server ours to keep and to stop: before, it may have been another process's.
   keepRunning();
@@ -50,6 +50,12 @@ export async function openInstance(
   const applied = await migrate(url);
   if (applied.length > 0) logger.info({ applied }, 'The database was migrated.');
   return url;
+}
+
+/** Two at a time would each take the other's work for that of a dead process. All that is acknowledged is durable. */
+function endAtOnce(): never {
+  process.stderr.write('Another Stowage took this database while the connection to it was lost; this one ends.\n');
+  process.exit(1);
 }
 
 interface Opened {
