@@ -36,6 +36,12 @@ describe('A start with wrong settings', () => {
   test.each([
     ['an admin password of 257 characters', { STOWAGE_ADMIN_PASSWORD: 'x'.repeat(257) }, /STOWAGE_ADMIN_PASSWORD/],
     [
+      'proxies that are everyone',
+      { STOWAGE_TRUSTED_PROXIES: '10.0.0.0/8,0.0.0.0/0' },
+      /STOWAGE_TRUSTED_PROXIES .*0\.0\.0\.0\/0/,
+    ],
+    ['proxies that are everyone, of IPv6', { STOWAGE_TRUSTED_PROXIES: '::/0' }, /STOWAGE_TRUSTED_PROXIES .*::\/0/],
+    [
       'a database address that is none',
       { STOWAGE_DATABASE_URL: 'mysql://root:hunter2hunter2@localhost/x' },
       /STOWAGE_DATABASE_URL/,

@@ -113,6 +113,8 @@ function network(text: string): string {
   const right = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
   if (version === 0 || rest.length > 0 || !right)
     throw new Error(`must hold networks such as 10.0.0.0/8, not "${text}"`);
+  if (Number(bits) === 0)
+    throw new Error(`must not hold "${text}", which is everyone: a client could then tell any address as its own`);
   return text;
 }
 
