@@ -153,8 +153,10 @@ test('a page of blobs with their classes and replicas reads no more than itself,
 test('what placement notes of a replica is found by its key', async () => {
   const replica = { blobId: seededId(11), backendId };
   const other = '01900000-0000-7000-8000-00000000000c';
-  expect(await faults(() => catalog.replicas.beginReplica({ ...replica, key: 'k' }, at()))).toEqual([]);
-  expect(await faults(() => catalog.replicas.addReplica(replica, at()))).toEqual([]);
+  for (const state of [ReplicaState.COPYING, ReplicaState.UNVERIFIED, ReplicaState.AVAILABLE]) {
+    const notes = [{ ...replica, state, key: 'k' }];
+    expect(await faults(() => catalog.replicas.noteReplicas({ notes }, at()))).toEqual([]);
+  }
   const claim = { ...replica, staying: [other], verifiedWithinMs: 1_000n };
   expect(await faults(() => catalog.replicas.claimReplicaRemoval(claim, at()))).toEqual([]);
   expect(await faults(() => catalog.replicas.keepReplica(replica, at()))).toEqual([]);

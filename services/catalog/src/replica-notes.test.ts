@@ -26,8 +26,13 @@ beforeEach(async () => {
 });
 
 const at = () => catalog.context();
-const begin = (backendId: string) => catalog.replicas.beginReplica({ blobId, backendId, key: 'k' }, at());
-const add = (backendId: string) => catalog.replicas.addReplica({ blobId, backendId }, at());
+const note = async (backendId: string, state: ReplicaState) => {
+  const { accepted } = await catalog.replicas.noteReplicas({ notes: [{ blobId, backendId, state, key: 'k' }] }, at());
+  expect(accepted).toHaveLength(1);
+  return { accepted: accepted[0] };
+};
+const begin = (backendId: string) => note(backendId, ReplicaState.COPYING);
+const add = (backendId: string) => note(backendId, ReplicaState.UNVERIFIED);
 const keep = (backendId: string) => catalog.replicas.keepReplica({ blobId, backendId }, at());
 const settle = (backendId: string, state: ReplicaState) =>
   catalog.content.settleReplica({ blobId, backendId, state }, at());

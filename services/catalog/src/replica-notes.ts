@@ -1,10 +1,5 @@
 import { sql } from 'kysely';
-import type {
-  AddReplicaRequest,
-  BeginReplicaRequest,
-  ClaimReplicaRemovalRequest,
-  KeepReplicaRequest,
-} from '@stowage/proto/stowage/catalog/v1/replica';
+import type { ClaimReplicaRemovalRequest, KeepReplicaRequest } from '@stowage/proto/stowage/catalog/v1/replica';
 import type { Trx } from './nodes.ts';
 
 interface Accepted {
@@ -16,29 +11,6 @@ const removalMaxMs = 120_000;
 
 /** Of `r`: no removal is under way. */
 const isAtRest = sql`(r.state <> 'removing' or coalesce(r.removing_since <= now() - ${removalMaxMs} * interval '1 ms', true))`;
-
-/**
- * Notes, before the first byte, that a copy is about to be made: whoever removes the blob meanwhile finds it. Refused where
- * a good or removing replica is there already, where no file needs the blob, and where the backend is gone.
- */
-export async function beginReplica(trx: Trx, { blobId, backendId, key }: BeginReplicaRequest): Promise<Accepted> {
-  const { rows } = await sql`
-    insert into catalog.replicas as r (blob_id, backend_id, key, state)
-    select b.id, names.id, ${key}, 'copying' from catalog.blobs b, registry.backend_names names
-    where b.id = ${blobId} and b.delete_after is null and names.id = ${backendId} for key share of b
-    on conflict (blob_id, backend_id) do update set state = 'copying' where r.state in ('copying', 'corrupt', 'missing')
-    returning r.blob_id`.execute(trx);
-  return { accepted: rows.length > 0 };
-}
-
-/** Notes that a copy that was begun is durable. Repeatable. */
-export async function addReplica(trx: Trx, { blobId, backendId }: AddReplicaRequest): Promise<Accepted> {
-  const { rows } = await sql`
-    update catalog.replicas set state = case when state = 'copying' then 'unverified' else state end
-    where blob_id = ${blobId} and backend_id = ${backendId} and state in ('copying', 'unverified', 'available')
-    returning blob_id`.execute(trx);
-  return { accepted: rows.length > 0 };
-}
 
 /**
  * Marks a surplus replica `removing`. Refused unless all that stay are good and freshly verified: they are locked

@@ -29,9 +29,10 @@ import { getBlob, listBlobs } from './list-blobs.ts';
 import { listChildren } from './listing.ts';
 import type { Trx } from './nodes.ts';
 import { getNode } from './placement.ts';
+import { noteReplicas } from './note-replicas.ts';
 import { emptyRecycleBin, purgeNode } from './purge.ts';
 import { listRecycleBin, recycleNode, restoreNode } from './recycle-bin.ts';
-import { addReplica, beginReplica, claimReplicaRemoval, keepReplica } from './replica-notes.ts';
+import { claimReplicaRemoval, keepReplica } from './replica-notes.ts';
 import { backendUsage, reportReplica, settleReplica } from './replicas.ts';
 import { listStaleReplicas } from './stale-replicas.ts';
 import type { Keeping } from './settings.ts';
@@ -90,8 +91,7 @@ function replicaEndpoint(db: Kysely<unknown>): Endpoint {
     listBlobs: (request) => query(() => listBlobs(db, request)),
     listStaleReplicas: (request) => query(() => listStaleReplicas(db, request)),
     getBlob: (request) => query(() => getBlob(db, request)),
-    beginReplica: (request) => inTransaction(db, (trx) => beginReplica(trx, request)),
-    addReplica: (request) => inTransaction(db, (trx) => addReplica(trx, request)),
+    noteReplicas: (request) => inTransaction(db, (trx) => noteReplicas(trx, request)),
     claimReplicaRemoval: (request) => inTransaction(db, (trx) => claimReplicaRemoval(trx, request)),
     keepReplica: (request) => inTransaction(db, (trx) => keepReplica(trx, request)),
   });

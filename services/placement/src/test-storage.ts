@@ -8,6 +8,7 @@ import { BlobService, CopyResult, VerifyResult } from '@stowage/proto/stowage/ba
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
+import type { ReplicaNote } from '@stowage/proto/stowage/catalog/v1/replica';
 import type { Services } from './reconcile/remote-executor.ts';
 
 interface StoredReplica {
@@ -36,6 +37,8 @@ export class TestStorage {
   readonly done: { kind: 'copy' | 'verify' | 'delete'; blobId: string; backendId: string }[] = [];
   /** From where each page was asked for, with a mark for damaged ones. */
   readonly pages: string[] = [];
+  /** How many replicas each call told of. */
+  readonly noted: number[] = [];
   /** Backends that fail all that is asked of them. */
   readonly sick = new Set<string>();
   /** Called before each copy. */
@@ -86,15 +89,9 @@ export class TestStorage {
         return { items: wanted.slice(0, limit).map(placed) };
       },
       getBlob: async ({ blobId }) => ({ blob: placed(this.#blob(blobId)) }),
-      beginReplica: async ({ blobId, backendId }) => {
-        const replica = this.replica(blobId, backendId);
-        if (![ReplicaState.COPYING, ...bad].includes(replica.state)) return { accepted: false };
-        replica.state = ReplicaState.COPYING;
-        return { accepted: true };
-      },
-      addReplica: async ({ blobId, backendId }) => {
-        this.replica(blobId, backendId).state = ReplicaState.UNVERIFIED;
-        return { accepted: true };
+      noteReplicas: async ({ notes }) => {
+        this.noted.push(notes.length);
+        return { accepted: notes.map((note) => this.#note(note)) };
       },
       claimReplicaRemoval: async ({ blobId, backendId, staying }) => {
         const accepted = staying.every((id) => good.includes(this.replica(blobId, id).state));
@@ -129,6 +126,13 @@ export class TestStorage {
         return {};
       },
     });
+  }
+
+  #note({ blobId, backendId, state }: ReplicaNote): boolean {
+    const replica = this.replica(blobId, backendId);
+    if (state === ReplicaState.COPYING && ![ReplicaState.COPYING, ...bad].includes(replica.state)) return false;
+    replica.state = state;
+    return true;
   }
 
   blobEndpoint(): Endpoint {

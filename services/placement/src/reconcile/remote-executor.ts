@@ -11,6 +11,7 @@ import { deleteTimeoutMs } from '../deadlines.ts';
 import type { ReadTimeout } from '../deadlines.ts';
 import type { RecordedState } from '../planner/facts.ts';
 import type { BlobFacts, CopyVerdict, Executor, Note, Verdict } from './executor.ts';
+import { NoteBatches } from './note-batches.ts';
 
 /** The services that a plan is carried out through. */
 export interface Services {
@@ -54,11 +55,13 @@ export class RemoteExecutor implements Executor {
   readonly #services: Services;
   readonly #context: CallContext;
   readonly #freshMs: number;
+  readonly #batches: NoteBatches;
 
   constructor(services: Services, context: CallContext, freshMs: number) {
     this.#services = services;
     this.#context = context;
     this.#freshMs = freshMs;
+    this.#batches = new NoteBatches(services.replicas, context);
   }
 
   async copy(blob: BlobFacts, from: string, to: string): Promise<CopyVerdict> {
@@ -85,12 +88,11 @@ export class RemoteExecutor implements Executor {
     const replica = { blobId, backendId: note.backendId };
     switch (note.kind) {
       case 'copying':
-        return (await replicas.beginReplica({ ...replica, key }, this.#context)).accepted;
+        return this.#batches.note({ ...replica, state: ReplicaState.COPYING, key });
       case 'copied':
-        return (await replicas.addReplica(replica, this.#context)).accepted;
+        return this.#batches.note({ ...replica, state: ReplicaState.UNVERIFIED });
       case 'settled':
-        await content.settleReplica({ ...replica, state: settledStates[note.state] }, this.#context);
-        return true;
+        return this.#batches.note({ ...replica, state: settledStates[note.state] });
       case 'removing': {
         const claim = { ...replica, staying: [...note.staying], verifiedWithinMs: BigInt(this.#freshMs) };
         return (await replicas.claimReplicaRemoval(claim, this.#context)).accepted;

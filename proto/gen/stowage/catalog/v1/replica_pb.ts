@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file stowage/catalog/v1/replica.proto.
  */
 export const file_stowage_catalog_v1_replica: GenFile = /*@__PURE__*/
-  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiTgoYTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEg4KBmZvcl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJMChlMaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlN0YWxlUmVwbGljYSJeCgxTdGFsZVJlcGxpY2ESDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJBChBMaXN0QmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEg8KB2RhbWFnZWQYAyABKAgiQgoRTGlzdEJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiIhCg5HZXRCbG9iUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJIj8KD0dldEJsb2JSZXNwb25zZRIsCgRibG9iGAEgASgLMh4uc3Rvd2FnZS5jYXRhbG9nLnYxLlBsYWNlZEJsb2IiRwoTQmVnaW5SZXBsaWNhUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkSCwoDa2V5GAMgASgJIigKFEJlZ2luUmVwbGljYVJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIIjgKEUFkZFJlcGxpY2FSZXF1ZXN0Eg8KB2Jsb2JfaWQYASABKAkSEgoKYmFja2VuZF9pZBgCIAEoCSImChJBZGRSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgibgoaQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEg8KB3N0YXlpbmcYAyADKAkSGgoSdmVyaWZpZWRfd2l0aGluX21zGAQgASgDIi8KG0NsYWltUmVwbGljYVJlbW92YWxSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCCI5ChJLZWVwUmVwbGljYVJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJIicKE0tlZXBSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgy1wUKDlJlcGxpY2FTZXJ2aWNlEl0KCUxpc3RCbG9icxIkLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0QmxvYnNSZXF1ZXN0GiUuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RCbG9ic1Jlc3BvbnNlIgOQAgESdQoRTGlzdFN0YWxlUmVwbGljYXMSLC5zdG93YWdlLmNhdGFsb2cudjEuTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0Gi0uc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RTdGFsZVJlcGxpY2FzUmVzcG9uc2UiA5ACARJXCgdHZXRCbG9iEiIuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXF1ZXN0GiMuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXNwb25zZSIDkAIBEmEKDEJlZ2luUmVwbGljYRInLnN0b3dhZ2UuY2F0YWxvZy52MS5CZWdpblJlcGxpY2FSZXF1ZXN0Giguc3Rvd2FnZS5jYXRhbG9nLnYxLkJlZ2luUmVwbGljYVJlc3BvbnNlElsKCkFkZFJlcGxpY2ESJS5zdG93YWdlLmNhdGFsb2cudjEuQWRkUmVwbGljYVJlcXVlc3QaJi5zdG93YWdlLmNhdGFsb2cudjEuQWRkUmVwbGljYVJlc3BvbnNlEnYKE0NsYWltUmVwbGljYVJlbW92YWwSLi5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QaLy5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlc3BvbnNlEl4KC0tlZXBSZXBsaWNhEiYuc3Rvd2FnZS5jYXRhbG9nLnYxLktlZXBSZXBsaWNhUmVxdWVzdBonLnN0b3dhZ2UuY2F0YWxvZy52MS5LZWVwUmVwbGljYVJlc3BvbnNlYgZwcm90bzM", [file_stowage_catalog_v1_node]);
+  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiTgoYTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEg4KBmZvcl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJMChlMaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlN0YWxlUmVwbGljYSJeCgxTdGFsZVJlcGxpY2ESDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJBChBMaXN0QmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEg8KB2RhbWFnZWQYAyABKAgiQgoRTGlzdEJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiIhCg5HZXRCbG9iUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJIj8KD0dldEJsb2JSZXNwb25zZRIsCgRibG9iGAEgASgLMh4uc3Rvd2FnZS5jYXRhbG9nLnYxLlBsYWNlZEJsb2IiRQoTTm90ZVJlcGxpY2FzUmVxdWVzdBIuCgVub3RlcxgBIAMoCzIfLnN0b3dhZ2UuY2F0YWxvZy52MS5SZXBsaWNhTm90ZSKFAQoLUmVwbGljYU5vdGUSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEi8KBXN0YXRlGAMgASgOMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlJlcGxpY2FTdGF0ZRILCgNrZXkYBCABKAkSEwoLcmVhZF9hZ29fbXMYBSABKAMiKAoUTm90ZVJlcGxpY2FzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASADKAgibgoaQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEg8KB3N0YXlpbmcYAyADKAkSGgoSdmVyaWZpZWRfd2l0aGluX21zGAQgASgDIi8KG0NsYWltUmVwbGljYVJlbW92YWxSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCCI5ChJLZWVwUmVwbGljYVJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJIicKE0tlZXBSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgy+gQKDlJlcGxpY2FTZXJ2aWNlEl0KCUxpc3RCbG9icxIkLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0QmxvYnNSZXF1ZXN0GiUuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RCbG9ic1Jlc3BvbnNlIgOQAgESdQoRTGlzdFN0YWxlUmVwbGljYXMSLC5zdG93YWdlLmNhdGFsb2cudjEuTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0Gi0uc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RTdGFsZVJlcGxpY2FzUmVzcG9uc2UiA5ACARJXCgdHZXRCbG9iEiIuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXF1ZXN0GiMuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXNwb25zZSIDkAIBEmEKDE5vdGVSZXBsaWNhcxInLnN0b3dhZ2UuY2F0YWxvZy52MS5Ob3RlUmVwbGljYXNSZXF1ZXN0Giguc3Rvd2FnZS5jYXRhbG9nLnYxLk5vdGVSZXBsaWNhc1Jlc3BvbnNlEnYKE0NsYWltUmVwbGljYVJlbW92YWwSLi5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QaLy5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlc3BvbnNlEl4KC0tlZXBSZXBsaWNhEiYuc3Rvd2FnZS5jYXRhbG9nLnYxLktlZXBSZXBsaWNhUmVxdWVzdBonLnN0b3dhZ2UuY2F0YWxvZy52MS5LZWVwUmVwbGljYVJlc3BvbnNlYgZwcm90bzM", [file_stowage_catalog_v1_node]);
 
 /**
  * A blob with where it lies.
@@ -266,59 +266,30 @@ export const GetBlobResponseSchema: GenMessage<GetBlobResponse> = /*@__PURE__*/
   messageDesc(file_stowage_catalog_v1_replica, 8);
 
 /**
- * Where a copy is about to be made.
+ * What replicas are now.
  *
- * @generated from message stowage.catalog.v1.BeginReplicaRequest
+ * @generated from message stowage.catalog.v1.NoteReplicasRequest
  */
-export type BeginReplicaRequest = Message<"stowage.catalog.v1.BeginReplicaRequest"> & {
+export type NoteReplicasRequest = Message<"stowage.catalog.v1.NoteReplicasRequest"> & {
   /**
-   * @generated from field: string blob_id = 1;
+   * @generated from field: repeated stowage.catalog.v1.ReplicaNote notes = 1;
    */
-  blobId: string;
-
-  /**
-   * @generated from field: string backend_id = 2;
-   */
-  backendId: string;
-
-  /**
-   * @generated from field: string key = 3;
-   */
-  key: string;
+  notes: ReplicaNote[];
 };
 
 /**
- * Describes the message stowage.catalog.v1.BeginReplicaRequest.
- * Use `create(BeginReplicaRequestSchema)` to create a new message.
+ * Describes the message stowage.catalog.v1.NoteReplicasRequest.
+ * Use `create(NoteReplicasRequestSchema)` to create a new message.
  */
-export const BeginReplicaRequestSchema: GenMessage<BeginReplicaRequest> = /*@__PURE__*/
+export const NoteReplicasRequestSchema: GenMessage<NoteReplicasRequest> = /*@__PURE__*/
   messageDesc(file_stowage_catalog_v1_replica, 9);
 
 /**
- * Whether the copy may be made.
+ * What one replica is now.
  *
- * @generated from message stowage.catalog.v1.BeginReplicaResponse
+ * @generated from message stowage.catalog.v1.ReplicaNote
  */
-export type BeginReplicaResponse = Message<"stowage.catalog.v1.BeginReplicaResponse"> & {
-  /**
-   * @generated from field: bool accepted = 1;
-   */
-  accepted: boolean;
-};
-
-/**
- * Describes the message stowage.catalog.v1.BeginReplicaResponse.
- * Use `create(BeginReplicaResponseSchema)` to create a new message.
- */
-export const BeginReplicaResponseSchema: GenMessage<BeginReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 10);
-
-/**
- * Where a copy was made.
- *
- * @generated from message stowage.catalog.v1.AddReplicaRequest
- */
-export type AddReplicaRequest = Message<"stowage.catalog.v1.AddReplicaRequest"> & {
+export type ReplicaNote = Message<"stowage.catalog.v1.ReplicaNote"> & {
   /**
    * @generated from field: string blob_id = 1;
    */
@@ -328,33 +299,52 @@ export type AddReplicaRequest = Message<"stowage.catalog.v1.AddReplicaRequest"> 
    * @generated from field: string backend_id = 2;
    */
   backendId: string;
-};
 
-/**
- * Describes the message stowage.catalog.v1.AddReplicaRequest.
- * Use `create(AddReplicaRequestSchema)` to create a new message.
- */
-export const AddReplicaRequestSchema: GenMessage<AddReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 11);
-
-/**
- * Whether it counts.
- *
- * @generated from message stowage.catalog.v1.AddReplicaResponse
- */
-export type AddReplicaResponse = Message<"stowage.catalog.v1.AddReplicaResponse"> & {
   /**
-   * @generated from field: bool accepted = 1;
+   * @generated from field: stowage.catalog.v1.ReplicaState state = 3;
    */
-  accepted: boolean;
+  state: ReplicaState;
+
+  /**
+   * Where its bytes are to lie; for COPYING only.
+   *
+   * @generated from field: string key = 4;
+   */
+  key: string;
+
+  /**
+   * For AVAILABLE: how long ago, in ms, the reading began that found it good.
+   *
+   * @generated from field: int64 read_ago_ms = 5;
+   */
+  readAgoMs: bigint;
 };
 
 /**
- * Describes the message stowage.catalog.v1.AddReplicaResponse.
- * Use `create(AddReplicaResponseSchema)` to create a new message.
+ * Describes the message stowage.catalog.v1.ReplicaNote.
+ * Use `create(ReplicaNoteSchema)` to create a new message.
  */
-export const AddReplicaResponseSchema: GenMessage<AddReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 12);
+export const ReplicaNoteSchema: GenMessage<ReplicaNote> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 10);
+
+/**
+ * Whether each of the notes holds, in their order.
+ *
+ * @generated from message stowage.catalog.v1.NoteReplicasResponse
+ */
+export type NoteReplicasResponse = Message<"stowage.catalog.v1.NoteReplicasResponse"> & {
+  /**
+   * @generated from field: repeated bool accepted = 1;
+   */
+  accepted: boolean[];
+};
+
+/**
+ * Describes the message stowage.catalog.v1.NoteReplicasResponse.
+ * Use `create(NoteReplicasResponseSchema)` to create a new message.
+ */
+export const NoteReplicasResponseSchema: GenMessage<NoteReplicasResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 11);
 
 /**
  * A replica that is surplus as long as those on `staying`, at least one, are good.
@@ -388,7 +378,7 @@ export type ClaimReplicaRemovalRequest = Message<"stowage.catalog.v1.ClaimReplic
  * Use `create(ClaimReplicaRemovalRequestSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalRequestSchema: GenMessage<ClaimReplicaRemovalRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 13);
+  messageDesc(file_stowage_catalog_v1_replica, 12);
 
 /**
  * Whether its bytes may be removed.
@@ -407,7 +397,7 @@ export type ClaimReplicaRemovalResponse = Message<"stowage.catalog.v1.ClaimRepli
  * Use `create(ClaimReplicaRemovalResponseSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalResponseSchema: GenMessage<ClaimReplicaRemovalResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 14);
+  messageDesc(file_stowage_catalog_v1_replica, 13);
 
 /**
  * A replica that is being removed and is needed after all.
@@ -431,7 +421,7 @@ export type KeepReplicaRequest = Message<"stowage.catalog.v1.KeepReplicaRequest"
  * Use `create(KeepReplicaRequestSchema)` to create a new message.
  */
 export const KeepReplicaRequestSchema: GenMessage<KeepReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 15);
+  messageDesc(file_stowage_catalog_v1_replica, 14);
 
 /**
  * Whether it stays.
@@ -450,7 +440,7 @@ export type KeepReplicaResponse = Message<"stowage.catalog.v1.KeepReplicaRespons
  * Use `create(KeepReplicaResponseSchema)` to create a new message.
  */
 export const KeepReplicaResponseSchema: GenMessage<KeepReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 16);
+  messageDesc(file_stowage_catalog_v1_replica, 15);
 
 /**
  * Where the content of files lies, for whoever moves it. Every change may be asked for again, and is refused (`accepted`
@@ -490,26 +480,18 @@ export const ReplicaService: GenService<{
     output: typeof GetBlobResponseSchema;
   },
   /**
-   * Notes that a copy is about to be made, before any byte is written, so that none is ever written unknown to catalog.
-   * Refused where a good or removing replica is there, and for a blob or backend that is gone.
+   * Notes what was done, or is about to be, with many replicas, all or none in one transaction; each is accepted or refused
+   * by itself. COPYING before the first byte of a copy is written, so that none is ever written unknown to catalog: refused
+   * where a good or removing replica is there, and for a blob or backend that is gone. UNVERIFIED when that copy is durable,
+   * and readable from now on: refused where none was begun, or it was given up meanwhile. AVAILABLE, CORRUPT and MISSING as
+   * SettleReplica, never refused. Errors: validation_failed (a replica named twice, another state, more than 1,000).
    *
-   * @generated from rpc stowage.catalog.v1.ReplicaService.BeginReplica
+   * @generated from rpc stowage.catalog.v1.ReplicaService.NoteReplicas
    */
-  beginReplica: {
+  noteReplicas: {
     methodKind: "unary";
-    input: typeof BeginReplicaRequestSchema;
-    output: typeof BeginReplicaResponseSchema;
-  },
-  /**
-   * Notes that the copy is durable: readable from now on, `unverified` until it was read back (SettleReplica).
-   * Refused where no copy was begun, or it was given up meanwhile.
-   *
-   * @generated from rpc stowage.catalog.v1.ReplicaService.AddReplica
-   */
-  addReplica: {
-    methodKind: "unary";
-    input: typeof AddReplicaRequestSchema;
-    output: typeof AddReplicaResponseSchema;
+    input: typeof NoteReplicasRequestSchema;
+    output: typeof NoteReplicasResponseSchema;
   },
   /**
    * Marks a surplus replica `removing`, after which its bytes may go. Refused unless all of `staying` are available and
