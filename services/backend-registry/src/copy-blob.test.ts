@@ -35,8 +35,9 @@ beforeAll(async () => {
 afterAll(() => registry.close());
 
 async function copy(from: BlobStore, to: BlobStore, key: string, { size, sha256 }: TestContent): Promise<CopyResult> {
-  const backends = { recheck: async (id: string) => (id === fromId ? from : to) };
-  const needs = { db: registry.db, backends, bandwidth: new Bandwidth(null) };
+  const open = async (id: string): Promise<BlobStore> => (id === fromId ? from : to);
+  const backends = { openFresh: open, recheck: open };
+  const needs = { reads: registry.db, backends, bandwidth: new Bandwidth(null) };
   return copyBlob(needs, { from: fromId, to: toId, blob: { key, size, sha256 } }, never);
 }
 

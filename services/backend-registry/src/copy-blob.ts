@@ -1,17 +1,24 @@
+import { query } from '@stowage/common/database/transaction';
 import { AppError } from '@stowage/common/errors';
+import { isId } from '@stowage/common/ids';
 import { CopyResult, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { Kysely } from 'kysely';
+import { Readable } from 'node:stream';
+import { noBackend } from './backend-row.ts';
 import type { Bandwidth } from './bandwidth.ts';
-import { findBackend } from './backend-row.ts';
 import type { OpenBackends } from './open-backend.ts';
 import type { BlobStore } from './stores/blob-store.ts';
 import type { Tables } from './tables.ts';
 import { verifyBlob } from './verify-blob.ts';
 import type { BlobClaim } from './verify-blob.ts';
 
+/** How long ago a marker may have been seen, in ms, where many blobs are moved: a look for each would double the calls. */
+export const markerFreshMs = 1_000;
+
 interface Needs {
-  db: Kysely<Tables>;
-  backends: Pick<OpenBackends, 'recheck'>;
+  /** For short reading. */
+  reads: Kysely<Tables>;
+  backends: Pick<OpenBackends, 'openFresh' | 'recheck'>;
   /** Held back by it. */
   bandwidth: Bandwidth;
 }
@@ -22,30 +29,53 @@ interface Needs {
  * `insufficient_storage`, `unavailable`.
  */
 export async function copyBlob(
-  { db, backends, bandwidth }: Needs,
+  { reads, backends, bandwidth }: Needs,
   { from, to, blob }: { from: string; to: string; blob: BlobClaim },
   signal: AbortSignal,
 ): Promise<CopyResult> {
-  const target = await findBackend(db, to);
+  await requireEnabled(reads, to);
+  const store = await backends.openFresh(to, markerFreshMs);
+  const source = await nullIfFailed(backends.openFresh(from, markerFreshMs), signal);
+  if (!source) return CopyResult.SOURCE_UNAVAILABLE;
+  const copied = await copyOnServer(source, store, blob, bandwidth, signal);
+  if (copied !== null) return believed(backends, from, copied);
+  const body = await read(source, blob, signal);
+  if (!(body instanceof Readable)) return believed(backends, from, body);
+  return copyContent(body, store, blob, bandwidth, signal);
+}
+
+async function requireEnabled(reads: Kysely<Tables>, id: string): Promise<void> {
+  const target = isId(id)
+    ? await query(() => reads.selectFrom('registry.backends').select('enabled').where('id', '=', id).executeTakeFirst())
+    : undefined;
+  if (!target) noBackend();
   if (!target.enabled) throw new AppError('state_conflict', 'The backend to copy to is disabled.');
-  const store = await backends.recheck(to);
-  const source = await readable(backends, from, blob);
-  if (typeof source === 'number') return source;
-  return (
-    (await copyOnServer(source, store, blob, bandwidth, signal)) ?? copyContent(source, store, blob, bandwidth, signal)
+}
+
+/** Looks at the marker before missing means missing. */
+async function believed(backends: Needs['backends'], from: string, result: CopyResult): Promise<CopyResult> {
+  if (result !== CopyResult.SOURCE_MISSING) return result;
+  return backends.recheck(from).then(
+    () => result,
+    (error: unknown) => {
+      if (error instanceof AppError) return CopyResult.SOURCE_UNAVAILABLE;
+      throw error;
+    },
   );
 }
 
-/** The store of the source, or why it can't be copied from. Its marker is looked at, so that missing means missing. */
-async function readable(backends: Needs['backends'], from: string, blob: BlobClaim): Promise<BlobStore | CopyResult> {
+/** The content of the source, or why it can't be copied. */
+async function read(
+  source: BlobStore,
+  { key, size }: BlobClaim,
+  signal: AbortSignal,
+): Promise<Readable | CopyResult> {
   try {
-    const store = await backends.recheck(from);
-    const found = await store.stat(blob.key);
-    if (!found || found.size < blob.size) return CopyResult.SOURCE_MISSING;
-    return found.size > blob.size ? CopyResult.SOURCE_CORRUPT : store;
+    return await source.read(key, { start: 0, end: size, of: size }, signal);
   } catch (error) {
-    if (error instanceof AppError) return CopyResult.SOURCE_UNAVAILABLE;
-    throw error;
+    if (!(error instanceof AppError)) throw error;
+    if (error.code === 'checksum_mismatch') return CopyResult.SOURCE_CORRUPT;
+    return error.code === 'not_found' ? CopyResult.SOURCE_MISSING : CopyResult.SOURCE_UNAVAILABLE;
   }
 }
 
@@ -81,22 +111,17 @@ async function nullIfFailed<R>(work: Promise<R>, signal: AbortSignal): Promise<R
 }
 
 async function copyContent(
-  source: BlobStore,
+  body: Readable,
   target: BlobStore,
   { key, size, sha256 }: BlobClaim,
   bandwidth: Bandwidth,
   signal: AbortSignal,
 ): Promise<CopyResult> {
   const fault: { error: Error | null } = { error: null };
-  const read = await source.read(key, { start: 0, end: size }, signal).catch((error: unknown) => {
-    if (error instanceof AppError) return null;
-    throw error;
-  });
-  if (read === null) return CopyResult.SOURCE_UNAVAILABLE;
-  read.on('error', (error) => (fault.error = error));
-  const body = bandwidth.limit(read, signal);
+  body.on('error', (error) => (fault.error = error));
+  const limited = bandwidth.limit(body, signal);
   try {
-    await target.write(key, { size, sha256 }, body, signal);
+    await target.write(key, { size, sha256 }, limited, signal);
     return CopyResult.COPIED;
   } catch (error) {
     if (signal.aborted || !(error instanceof AppError)) throw error;
@@ -104,7 +129,7 @@ async function copyContent(
     if (error.code === 'checksum_mismatch' || error.code === 'upload_incomplete') return CopyResult.SOURCE_CORRUPT;
     throw error;
   } finally {
+    limited.destroy();
     body.destroy();
-    read.destroy();
   }
 }

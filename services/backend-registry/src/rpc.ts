@@ -30,7 +30,7 @@ import { findBackend } from './backend-row.ts';
 import { getBackend, listBackends } from './backends.ts';
 import { chooseBackend } from './choose-backend.ts';
 import type { LocalRoots } from './config/local-roots.ts';
-import { copyBlob } from './copy-blob.ts';
+import { copyBlob, markerFreshMs } from './copy-blob.ts';
 import { createBackend } from './create-backend.ts';
 import { blockerMessage, deleteBlockers } from './delete-blockers.ts';
 import type { DigestCache } from './digest-cache.ts';
@@ -143,9 +143,10 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       const claim = { key, size: byteCount(size), sha256 };
       const { signal } = context;
       const verify = async (): Promise<VerifyResult> => {
-        const result = await verifyBlob(await parts.backends.recheck(backendId), claim, parts.bandwidth, signal);
+        const store = await parts.backends.openFresh(backendId, markerFreshMs);
+        const result = await verifyBlob(store, claim, parts.bandwidth, signal);
         // Nothing is missing from a disk that was unmounted while it was looked for.
-        if (result === VerifyResult.MISSING) await parts.backends.recheck(backendId);
+        if (result !== VerifyResult.GOOD) await parts.backends.recheck(backendId);
         return result;
       };
       return { result: await parts.bandwidth.turn(signal, verify) };

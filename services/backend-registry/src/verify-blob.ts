@@ -21,15 +21,13 @@ export async function verifyBlob(
   bandwidth: Bandwidth,
   signal: AbortSignal,
 ): Promise<VerifyResult> {
-  const found = await store.stat(claim.key);
-  if (!found || found.size < claim.size) return VerifyResult.MISSING;
-  if (found.size > claim.size) return VerifyResult.CORRUPT;
   const hash = createHash('sha256');
   try {
-    const stream = await store.read(claim.key, { start: 0, end: claim.size }, signal);
+    const stream = await store.read(claim.key, { start: 0, end: claim.size, of: claim.size }, signal);
     for await (const piece of bandwidth.limit(stream, signal)) hash.update(piece);
   } catch (error) {
     if (error instanceof AppError && error.code === 'not_found') return VerifyResult.MISSING;
+    if (error instanceof AppError && error.code === 'checksum_mismatch') return VerifyResult.CORRUPT;
     throw error;
   }
   return hash.digest().equals(claim.sha256) ? VerifyResult.GOOD : VerifyResult.CORRUPT;

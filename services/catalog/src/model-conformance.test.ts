@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { AppError } from '@stowage/common/errors';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
 import { NodeKind, ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
+import type { ReplicaNoteSchema } from '@stowage/proto/stowage/catalog/v1/replica';
 import { ModelCatalog } from '@stowage/tests/support/model-catalog';
 import { replicaStates } from './replicas.ts';
 import { backendId as first, commitRequest, keeping, startTestCatalog } from './test-catalog.ts';
@@ -51,6 +53,7 @@ const step = fc.oneof(
       place,
       state,
       agoMinutes: fc.constantFrom(0, 45, 500),
+      noted: fc.boolean(),
     }),
   },
   {
@@ -110,17 +113,19 @@ class Pair {
         return { real: null, model: (model.purgeFile(blobId, fileId), null) };
       case 'begin':
         return {
-          real: (await catalog.replicas.beginReplica({ ...replica, key: 'k' }, at())).accepted,
+          real: await this.#note({ ...replica, key: 'k', state: ReplicaState.COPYING }),
           model: model.beginReplica(blobId, backendId),
         };
       case 'add':
         return {
-          real: (await catalog.replicas.addReplica(replica, at())).accepted,
+          real: await this.#note({ ...replica, state: ReplicaState.UNVERIFIED }),
           model: model.addReplica(blobId, backendId),
         };
       case 'settle': {
         const [word, ago] = [named(taken.state), taken.agoMinutes * minuteMs];
-        await catalog.content.settleReplica({ ...replica, state: settled[word], readAgoMs: BigInt(ago) }, at());
+        const found = { ...replica, state: settled[word], readAgoMs: BigInt(ago) };
+        if (taken.noted) expect(await this.#note(found)).toBe(true);
+        else await catalog.content.settleReplica(found, at());
         return { real: null, model: (model.settleReplica(blobId, backendId, word, ago), null) };
       }
       case 'report': {
@@ -206,6 +211,10 @@ class Pair {
       if (error instanceof AppError && error.code === 'gone') return false;
       throw error;
     }
+  }
+
+  async #note(note: MessageInitShape<typeof ReplicaNoteSchema>): Promise<boolean> {
+    return (await catalog.replicas.noteReplicas({ notes: [note] }, at())).accepted[0] ?? false;
   }
 
   async #purge(id: string): Promise<void> {

@@ -56,6 +56,21 @@ const cases: Record<string, Case> = {
       await refuses(store.read(key, { start, end }, never), 'not_found');
     return { [key]: 6 };
   },
+  'a blob of another size than the reader knows is told as missing or as another one': async ({ store }) => {
+    const key = await written(store, seededContent(6, 1));
+    const empty = await written(store, seededContent(0, 1));
+    await refuses(store.read(key, { start: 0, end: 6, of: 7 }, never), 'not_found');
+    await refuses(store.read(key, { start: 0, end: 5, of: 5 }, never), 'checksum_mismatch');
+    await refuses(store.read(key, { start: 0, end: 0, of: 0 }, never), 'checksum_mismatch');
+    for (const [blob, size] of [
+      [key, 6],
+      [empty, 0],
+    ] as const) {
+      const whole = await store.read(blob, { start: 0, end: size, of: size }, never);
+      expect(Buffer.concat(await whole.toArray())).toHaveLength(size);
+    }
+    return { [key]: 6, [empty]: 0 };
+  },
   'a missing blob is told as such': async ({ store }) => {
     const key = blobKey(newId());
     expect(await store.stat(key)).toBeNull();

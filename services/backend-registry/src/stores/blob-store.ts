@@ -4,6 +4,8 @@ import type { Readable } from 'node:stream';
 export interface ByteRange {
   start: number;
   end: number;
+  /** The size that the whole blob has to have, in bytes, where the reader knows it: so that one call tells all of it. */
+  of?: number;
 }
 
 /** What a body must turn out to be. */
@@ -41,7 +43,8 @@ export interface BlobStore {
   prepare(): Promise<void>;
 
   /**
-   * The bytes of `range`. Throws `not_found` when there is no such blob, or a shorter one. What becomes shorter later
+   * The bytes of `range`. Throws `not_found` when there is no such blob, or a shorter one, and `checksum_mismatch` when it
+   * is longer than it has to be (`range.of`). What becomes shorter later
    * breaks the stream. `signal` aborted breaks it too (with its reason where that is an AppError); that, the end, and
    * destroying the stream give all resources back.
    */

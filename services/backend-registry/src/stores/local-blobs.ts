@@ -20,6 +20,7 @@ import {
   syncDirectory,
   temporaryOf,
 } from './local-files.ts';
+import { requireWholeSize } from './whole-size.ts';
 import { writePieces } from './write-pieces.ts';
 
 export const blobsFolder = 'blobs';
@@ -38,9 +39,13 @@ export class LocalBlobs {
   async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
     const opened = await this.#withBlob(key, (file) => openRegular(file, constants.O_RDONLY));
     if (!opened) throw new AppError('not_found', 'There is no such blob on this backend.');
-    if (opened.size >= range.end) return new BlobStream(opened.handle, range, signal);
-    await opened.handle.close();
-    throw new AppError('not_found', 'The blob on this backend is shorter than it should be.');
+    try {
+      requireWholeSize(opened.size, opened.size < range.end ? { ...range, of: range.end } : range);
+    } catch (error) {
+      await opened.handle.close();
+      throw error;
+    }
+    return new BlobStream(opened.handle, range, signal);
   }
 
   async stat(key: string): Promise<{ size: number } | null> {

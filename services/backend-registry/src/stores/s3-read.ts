@@ -5,14 +5,16 @@ import { RemoteStream } from './remote-stream.ts';
 import { withDeadline } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { hasStatus, isMissing } from './s3-errors.ts';
+import { requireWholeSize } from './whole-size.ts';
 
 /** The bytes of a range that is not empty, as BlobStore.read says; errors of the SDK are thrown as they are. */
 export async function readRange(
   s3: S3Connection,
   objectKey: string,
-  { start, end }: ByteRange,
+  range: ByteRange,
   signal: AbortSignal,
 ): Promise<Readable> {
+  const { start, end } = range;
   // Lives as long as the stream: aborting it closes the connection.
   const request = new AbortController();
   const command = new s3.sdk.GetObjectCommand({
@@ -28,7 +30,7 @@ export async function readRange(
         .send(command, { abortSignal: request.signal })
         .finally(() => deadline.removeEventListener('abort', release));
     });
-    requireRange(found.ContentRange, start, end);
+    requireRange(found.ContentRange, range);
     if (!(found.Body instanceof Readable)) throw unavailable('The backend gave no content.');
     return new RemoteStream({ body: found.Body, length: end - start, idleMs: s3.limits.idleMs, release }, signal);
   } catch (error) {
@@ -40,12 +42,16 @@ export async function readRange(
 }
 
 /** A server that answers with other bytes than those asked for must not be believed. */
-function requireRange(header: string | undefined, start: number, end: number): void {
-  const [, first, last] = /^bytes (\d{1,16})-(\d{1,16})\//.exec(header ?? '') ?? [];
+function requireRange(header: string | undefined, range: ByteRange): void {
+  const { start, end, of } = range;
+  const [, first, last, total] = /^bytes (\d{1,16})-(\d{1,16})\/(\d{1,16})?/.exec(header ?? '') ?? [];
   if (first === undefined || last === undefined || Number(first) !== start) {
     throw unavailable('The backend does not answer with the range that was asked for.');
   }
   if (Number(last) !== end - 1) throw shorter();
+  if (of === undefined) return;
+  if (total === undefined) throw unavailable('The backend does not say how large a blob is.');
+  requireWholeSize(Number(total), range);
 }
 
 function shorter(): AppError {

@@ -26,6 +26,7 @@ import { readRange } from './s3-read.ts';
 import { S3Staging } from './s3-staging.ts';
 import { sweepUploads } from './s3-sweep.ts';
 import { writeBlob } from './s3-write.ts';
+import { requireWholeSize } from './whole-size.ts';
 
 /**
  * Blobs as objects `<prefix>/blobs/<xx>/<blob id>` of a bucket. In a bucket that keeps versions a deleted blob lives on as
@@ -64,6 +65,7 @@ export class S3Store implements AppendableStore {
     if (range.end > range.start) return guarded(() => readRange(this.#s3, objectKey, range, signal));
     const found = await this.stat(key);
     if (!found || found.size < range.end) throw new AppError('not_found', 'There is no such blob on this backend.');
+    requireWholeSize(found.size, range);
     return Readable.from([]);
   }
 

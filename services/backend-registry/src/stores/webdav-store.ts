@@ -15,6 +15,7 @@ import { look } from './webdav-propfind.ts';
 import { Put } from './webdav-put.ts';
 import { readRange } from './webdav-range.ts';
 import { WebdavTemporaries } from './webdav-temporaries.ts';
+import { requireWholeSize } from './whole-size.ts';
 
 /** What is known of a WebDAV server. */
 export interface WebdavConfig {
@@ -86,10 +87,14 @@ export class WebdavStore implements BlobStore {
 
   async read(key: string, range: ByteRange, signal: AbortSignal): Promise<Readable> {
     const path = this.#pathOf(key);
-    if (range.end > range.start) return readRange(this.#http, path, range, signal);
-    const found = await this.stat(key);
-    if (!found || found.size < range.end) throw new AppError('not_found', 'There is no such blob on this backend.');
-    return Readable.from([]);
+    const isEmpty = range.end <= range.start;
+    // A server need not tell with a range how large the whole is.
+    if (isEmpty || range.of !== undefined) {
+      const found = await this.stat(key);
+      if (!found || found.size < range.end) throw new AppError('not_found', 'There is no such blob on this backend.');
+      requireWholeSize(found.size, range);
+    }
+    return isEmpty ? Readable.from([]) : readRange(this.#http, path, range, signal);
   }
 
   async stat(key: string): Promise<{ size: number } | null> {
