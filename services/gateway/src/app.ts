@@ -25,6 +25,7 @@ import {
 import { addValidators } from './http/validation.ts';
 import { authRoutes } from './routes/auth.ts';
 import { backendRoutes } from './routes/backends.ts';
+import { backendStateRoutes } from './routes/backends-state.ts';
 import { contentRoutes } from './routes/content.ts';
 import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
@@ -112,6 +113,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   tusRoutes(app, dependencies);
   uploadRoutes(app, dependencies);
   backendRoutes(app, dependencies);
+  backendStateRoutes(app, dependencies);
   jobRoutes(app, dependencies);
   jobStartRoutes(app, dependencies);
   policyRoutes(app, dependencies);
