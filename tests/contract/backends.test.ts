@@ -39,6 +39,7 @@ describe('The default local backend', () => {
     });
     expect(Object.keys(backend['health']).sort()).toEqual(['checked_at', 'detail', 'latency_ms', 'status']);
     expect(['unknown', 'healthy']).toContain(backend['health'].status);
+    expect(String(backend['health'].latency_ms)).toMatch(/^(null|\d+(\.\d)?)$/);
   });
 
   test('reads the same alone, with its version as ETag', async () => {

@@ -60,7 +60,7 @@ function backendMessage(row: ShownRow): BackendInit {
     health: {
       status: row.health_status,
       ...(row.health_checked_at ? { checkedAt: timestampFromDate(row.health_checked_at) } : {}),
-      ...(row.health_latency_ms === null ? {} : { latencyMs: row.health_latency_ms }),
+      ...(row.health_latency_ms === null ? {} : { latencyMs: Math.round(row.health_latency_ms * 10) / 10 }),
       ...(row.health_detail === null ? {} : { detail: row.health_detail }),
     },
     replicas: BigInt(row.replicas),
