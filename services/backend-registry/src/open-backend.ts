@@ -8,6 +8,7 @@ import type { Finding, Weight } from './backend-health.ts';
 import { findBackend } from './backend-row.ts';
 import { probe, step, StepFault } from './probe.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
+import { SharedTurn } from './shared-turn.ts';
 import { readSecrets } from './secrets/secret-table.ts';
 import type { Secrets } from './secrets/secret-table.ts';
 import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
@@ -26,6 +27,7 @@ interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
   location: string;
   store: BlobStore;
+  identity: SharedTurn<string | null>;
   /** Both of the clock that nobody sets. */
   foundRightAt: number;
   believedUntil: number;
@@ -109,6 +111,18 @@ export class OpenBackends {
   /** As use, on a store that content can grow in. */
   async useAppendable<R>(backendId: string, work: (store: AppendableStore) => Promise<R>): Promise<R> {
     return this.use(backendId, (store) => work(requireAppendable(store)));
+  }
+
+  /**
+   * Throws `unavailable` unless a backend's marker is right now: so that what was just written there lies on this backend,
+   * not on a disk that was put in its place since the marker was last looked at.
+   */
+  async confirm(backendId: string): Promise<void> {
+    const opened = this.#opened.get(backendId);
+    if (opened && (await opened.identity.run()) === backendId) return;
+    this.#disbelieve(backendId);
+    await this.recheck(backendId);
+    throw unavailable('The place of the backend was another one meanwhile.');
   }
 
   /** Probes a backend and notes what that showed. Throws `not_found`, and `unavailable` for the database only. */
@@ -198,12 +212,7 @@ export class OpenBackends {
     const known = this.#opened.get(row.id);
     // The same store also after a bad time: it knows who is writing.
     const same = known?.location === location ? known : null;
-    const opened = same ?? {
-      location,
-      store: await step('open', () => this.#openStore(row, {})),
-      foundRightAt: 0,
-      believedUntil: 0,
-    };
+    const opened = same ?? this.#newlyOpened(location, await step('open', () => this.#openStore(row, {})));
     try {
       await step('marker', () => this.#checkMarker(opened.store, row));
     } catch (error) {
@@ -224,6 +233,11 @@ export class OpenBackends {
       known = this.#changes;
       if (placeOf(await findBackend(this.#needs.db, row.id)) !== placeOf(row)) throw new ChangedMeanwhile();
     }
+  }
+
+  #newlyOpened(location: string, store: BlobStore): Opened {
+    const identity = new SharedTurn(() => store.identity());
+    return { location, store, identity, foundRightAt: 0, believedUntil: 0 };
   }
 
   async #openStore(row: BackendRow, newSecrets: Secrets): Promise<BlobStore> {

@@ -25,9 +25,11 @@ describe('sealing', () => {
   let store: AppendableStore;
   let digests: DigestCache;
   let seals: Seals;
+  let confirm: () => Promise<void>;
 
   beforeEach(async () => {
     root = await mkdtemp(path.join(tmpdir(), 'stowage-seal-'));
+    confirm = async () => undefined;
     await restart();
   });
 
@@ -44,7 +46,11 @@ describe('sealing', () => {
   }
 
   function sealsOver(used: AppendableStore): Seals {
-    return new Seals({ backends: { useAppendable: (_id, work) => work(used) }, digests, logger });
+    const backends = {
+      useAppendable: <R>(_id: string, work: (its: AppendableStore) => Promise<R>) => work(used),
+      confirm,
+    };
+    return new Seals({ backends, digests, logger });
   }
 
   async function add(

@@ -29,7 +29,7 @@ interface Running {
 
 /** Seals staged content, one run at a time for each, whoever asks and however often. */
 export class Seals {
-  readonly #backends: Pick<OpenBackends, 'useAppendable'>;
+  readonly #backends: Pick<OpenBackends, 'useAppendable' | 'confirm'>;
   readonly #digests: DigestCache;
   readonly #logger: Logger;
   readonly #running = new Map<string, Running>();
@@ -40,7 +40,11 @@ export class Seals {
     sizeCalculation: (facts) => facts.chunkCrc32c.length + facts.head.length + 512,
   });
 
-  constructor(needs: { backends: Pick<OpenBackends, 'useAppendable'>; digests: DigestCache; logger: Logger }) {
+  constructor(needs: {
+    backends: Pick<OpenBackends, 'useAppendable' | 'confirm'>;
+    digests: DigestCache;
+    logger: Logger;
+  }) {
     this.#backends = needs.backends;
     this.#digests = needs.digests;
     this.#logger = needs.logger;
@@ -91,6 +95,7 @@ export class Seals {
       return (await this.#remembered(store, key, request)) ?? (await this.#sealIn(store, key, request));
     });
     requireFacts(facts, request, true);
+    await this.#backends.confirm(request.backendId);
     this.#results.set(`${key}/${request.blobId}`, facts);
     this.#digests.forget(key);
     return facts;

@@ -36,6 +36,12 @@ export async function readMarker(root: string): Promise<string | null> {
   }
 }
 
+/** Which file the marker is: another text for each other file, or change of it; null when there is none. */
+export async function markerFile(root: string): Promise<string | null> {
+  const found = await lstat(path.join(root, markerName), { bigint: true }).catch(nullIfMissing);
+  return found && [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join();
+}
+
 /** Writes the marker, durably. For a backend's first set-up only: a lost marker is never made anew. */
 export async function writeMarker(root: string, backendId: string): Promise<void> {
   await writeDurably(path.join(root, markerName), markerText(backendId));

@@ -10,7 +10,7 @@ import type {
   StagedContent,
   StagedPage,
 } from './blob-store.ts';
-import { claimMarker, readMarker } from './identity-marker.ts';
+import { claimMarker, markerFile, readMarker } from './identity-marker.ts';
 import { checkedId, parseBlobKey } from './keys.ts';
 import { blobsFolder, LocalBlobs } from './local-blobs.ts';
 import { guarded, makeDirectory, sweepTemporaries } from './local-files.ts';
@@ -32,6 +32,8 @@ export class LocalDirectory implements AppendableStore {
   readonly #staging: LocalStaging;
   readonly #blobs: LocalBlobs;
   #free = { bytes: 0, believedUntil: 0 };
+  /** What was read of the marker, and from which file: asked for with each upload, it is seldom another one. */
+  #marker: { file: string; identity: string | null } | null = null;
 
   private constructor(root: string) {
     this.#root = root;
@@ -45,7 +47,14 @@ export class LocalDirectory implements AppendableStore {
   }
 
   async identity(): Promise<string | null> {
-    return guarded(() => readMarker(this.#root));
+    return guarded(async () => {
+      const file = await markerFile(this.#root);
+      if (file !== null && file === this.#marker?.file) return this.#marker.identity;
+      const identity = await readMarker(this.#root);
+      const isSame = file !== null && file === (await markerFile(this.#root));
+      this.#marker = isSame ? { file, identity } : null;
+      return identity;
+    });
   }
 
   async claim(backendId: string): Promise<void> {
