@@ -11,6 +11,7 @@ import { backgroundContext } from '@stowage/common/rpc/context';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Endpoint } from '@stowage/common/rpc/contract';
 import { createLogger } from '@stowage/common/runtime/logger';
+import { BackendSlots } from '@stowage/placement/backend-slots';
 import { removeBlob } from '@stowage/placement/blob-jobs';
 import { fullReconcile } from '@stowage/placement/full-reconcile';
 import type { ReconcileNeeds } from '@stowage/placement/full-reconcile';
@@ -166,6 +167,7 @@ export class CollectionWorld {
       content: client.client(ContentService),
       blobs: client.client(BlobService),
       replicas: client.client(ReplicaService),
+      readTimeoutMs: () => 60_000,
     };
     const sides = { stored: client.client(StoredService), comparison: client.client(ComparisonService) };
     const limits = { outageGraceMs: 3_600_000, freshMs: 3_600_000 };
@@ -178,7 +180,9 @@ export class CollectionWorld {
   /** Does the removals that are due. */
   async removeDue(): Promise<void> {
     const content = this.#connections.client(ContentService);
-    await this.#work('remove_blob', removeBlob(this.#db(), { content, blobs: this.#connections.client(BlobService) }));
+    const slots = new BackendSlots({ most: 4, waitMs: 1_000, slowMs: 60_000, slowMost: 1, restMs: 0 });
+    const services = { content, blobs: this.#connections.client(BlobService) };
+    await this.#work('remove_blob', removeBlob(this.#db(), services, slots));
   }
 
   holds(backendId: string, { blobId }: Candidate): boolean {

@@ -15,7 +15,7 @@ import { requireLimit } from './paging.ts';
 import { replicaStates } from './replicas.ts';
 import type { ReplicaRow } from './replicas.ts';
 
-interface PlacedRow {
+export interface PlacedRow {
   id: string;
   size: string;
   sha256: Buffer;
@@ -24,10 +24,10 @@ interface PlacedRow {
   replicas: string[];
 }
 
-const firstId = '00000000-0000-0000-0000-000000000000';
+export const firstId = '00000000-0000-0000-0000-000000000000';
 
 /** Of `b`. The rows of one blob are few: two look-ups by its id give all that belongs to it. */
-const placedColumns = sql`b.id, b.size, b.sha256,
+export const placedColumns = sql`b.id, b.size, b.sha256,
   array(select n.file_class from catalog.nodes n where n.blob_id = b.id and n.purged_at is null) as file_classes,
   array(
     select concat_ws(' ', r.backend_id, r.state, floor(extract(epoch from now() - r.verified_at) * 1000)::bigint)
@@ -80,7 +80,7 @@ export async function getBlob(
   return { blob: placedBlob(row) };
 }
 
-function placedBlob(row: PlacedRow): MessageInitShape<typeof PlacedBlobSchema> {
+export function placedBlob(row: PlacedRow): MessageInitShape<typeof PlacedBlobSchema> {
   return {
     id: row.id,
     size: BigInt(row.size),

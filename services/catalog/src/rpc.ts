@@ -34,6 +34,7 @@ import { emptyRecycleBin, purgeNode } from './purge.ts';
 import { listRecycleBin, recycleNode, restoreNode } from './recycle-bin.ts';
 import { claimReplicaRemoval, keepReplica } from './replica-notes.ts';
 import { backendUsage, reportReplica, settleReplica } from './replicas.ts';
+import { scanBlobs } from './scan-blobs.ts';
 import { listStaleReplicas } from './stale-replicas.ts';
 import type { Keeping } from './settings.ts';
 
@@ -89,6 +90,7 @@ function contentEndpoint(db: Kysely<unknown>, reads: Kysely<unknown>): Endpoint 
 function replicaEndpoint(db: Kysely<unknown>): Endpoint {
   return endpoint(ReplicaService, {
     listBlobs: (request) => query(() => listBlobs(db, request)),
+    scanBlobs: (request) => query(() => scanBlobs(db, request)),
     listStaleReplicas: (request) => query(() => listStaleReplicas(db, request)),
     getBlob: (request) => query(() => getBlob(db, request)),
     noteReplicas: (request) => inTransaction(db, (trx) => noteReplicas(trx, request)),

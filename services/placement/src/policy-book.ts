@@ -16,8 +16,13 @@ export class PolicyBook {
     return this.#policies.has(fileClass) ? fileClass : defaultClass;
   }
 
+  /** The classes that have a policy of their own, and the default one. */
+  get classes(): string[] {
+    return [...this.#policies.keys()];
+  }
+
   /** What the planner is to be asked for a blob. Before there is a default policy, nothing is wanted anywhere. */
-  toPlan({ fileClasses, replicas }: BlobFacts): BlobToPlan {
+  toPlan({ fileClasses, replicas }: Pick<BlobFacts, 'fileClasses'> & Pick<BlobToPlan, 'replicas'>): BlobToPlan {
     const governing = new Set(fileClasses.map((fileClass) => this.governing(fileClass)));
     const policies = [...governing].flatMap((fileClass) => this.#policies.get(fileClass) ?? []);
     return { policies, replicas };

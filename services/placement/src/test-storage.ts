@@ -23,6 +23,9 @@ interface StoredBlob {
   replicas: Map<string, StoredReplica>;
 }
 
+/** Of each blob, in bytes. */
+const blobSize = 100n;
+
 const good: readonly ReplicaState[] = [ReplicaState.AVAILABLE];
 const bad: readonly ReplicaState[] = [ReplicaState.CORRUPT, ReplicaState.MISSING];
 
@@ -87,6 +90,21 @@ export class TestStorage {
           ({ replicas }) => !damaged || [...replicas.values()].some(({ state }) => bad.includes(state)),
         );
         return { items: wanted.slice(0, limit).map(placed) };
+      },
+      scanBlobs: async ({ after, limit, inOrder }) => {
+        this.pages.push(after);
+        const rest = [...this.blobs.values()].filter(({ id }) => id > after).sort((a, b) => (a.id < b.id ? -1 : 1));
+        const page = rest.slice(0, limit);
+        const arranged = new Map(inOrder.map(({ fileClass, backendIds }) => [fileClass, backendIds.toSorted().join()]));
+        const items = page.filter(({ fileClass, replicas }) => {
+          const states = [...replicas.values()].map(({ state }) => state);
+          const lies = [...replicas.keys()].toSorted().join();
+          return (
+            !states.every((state) => good.includes(state)) || lies !== (arranged.get(fileClass) ?? arranged.get(''))
+          );
+        });
+        const bytes = BigInt(page.length) * blobSize;
+        return { items: items.map(placed), blobs: page.length, bytes, last: page.at(-1)?.id ?? '' };
       },
       getBlob: async ({ blobId }) => ({ blob: placed(this.#blob(blobId)) }),
       noteReplicas: async ({ notes }) => {
@@ -186,7 +204,7 @@ export class TestStorage {
 function placed({ id, fileClass, replicas }: StoredBlob) {
   return {
     id,
-    size: 100n,
+    size: blobSize,
     sha256: Buffer.alloc(32),
     fileClasses: [fileClass],
     replicas: [...replicas].map(([backendId, { state }]) => ({

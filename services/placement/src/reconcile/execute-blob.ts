@@ -25,7 +25,7 @@ export interface BlobFailure {
 export interface Needs {
   executor: Executor;
   /** Backends and policies as they are now; asked before each step, so that none is done on a view of hours ago. */
-  view(): Promise<View>;
+  view(): Promise<Pick<View, 'world' | 'toPlan'>>;
   signal: AbortSignal;
 }
 

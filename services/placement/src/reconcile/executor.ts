@@ -1,5 +1,6 @@
 import type { BlobToPlan } from '../planner/plan-blob.ts';
 import type { ReplicaFacts, World } from '../planner/facts.ts';
+import type { Arrangement } from '../planner/in-order.ts';
 
 /** A blob as catalog tells of it. */
 export interface BlobFacts {
@@ -51,4 +52,6 @@ export interface View {
   world: World;
   /** Gives the blob with the policies of its classes, as the planner wants it. */
   toPlan(blob: BlobFacts): BlobToPlan;
+  /** How blobs lie for which nothing is to be done; the class is empty for all that have no policy of their own. */
+  inOrder(): Arrangement[];
 }

@@ -7,6 +7,7 @@ import { PostponedJob } from '@stowage/common/jobs/job';
 import type { ClaimedJob, JobHandler, JobRun, JsonObject } from '@stowage/common/jobs/job';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import { BackendSlots } from '../backend-slots.ts';
+import type { PlacedBlob } from '@stowage/proto/stowage/catalog/v1/replica';
 import type { PlanLimits } from '../planner/facts.ts';
 import { planBlob } from '../planner/plan-blob.ts';
 import type { Tables } from '../tables.ts';
@@ -36,6 +37,8 @@ export interface ReconcileNeeds {
 }
 
 const pageSize = 500;
+/** How many blobs are looked at by one call where nearly all are in order. */
+const scanMax = 10_000;
 const listTimeoutMs = 30_000;
 /** A backend that holds up half of a run is left for a while, so that the rest goes on. */
 const bulkSlots = { waitMs: 0, slowMs: 10_000, restMs: 60_000 };
@@ -94,6 +97,14 @@ export async function queueFollowUp(db: Kysely<Tables>, tries: number): Promise<
 const phases = ['compare', 'damaged', 'all'] as const;
 type Phase = (typeof phases)[number];
 
+interface Page {
+  /** Those to plan for. */
+  items: readonly PlacedBlob[];
+  /** The id of the last one that was looked at; empty where there was none. */
+  last: string;
+  isLast: boolean;
+}
+
 class Walk {
   readonly tally: Tally;
   readonly #needs: ReconcileNeeds & { slots: BackendSlots };
@@ -104,6 +115,7 @@ class Walk {
   readonly #comparison: Comparison | null;
   #phase: Phase;
   #after: string;
+  #limit = pageSize;
 
   constructor(
     needs: ReconcileNeeds & { slots: BackendSlots },
@@ -158,15 +170,12 @@ class Walk {
   async page(): Promise<boolean> {
     this.#run.signal.throwIfAborted();
     if (this.#phase === 'compare') return this.#compare();
-    const wanted = { after: this.#after, limit: pageSize, damaged: this.#phase === 'damaged' };
-    const { items } = await this.#needs.services.replicas.listBlobs(wanted, this.#context, {
-      timeoutMs: listTimeoutMs,
-    });
-    const blobs = items.map(blobFacts);
-    await eachOf(this.#toDo(blobs, await this.#view.get()), this.#needs.atOnce, (blob) => this.#place(blob));
+    const { items, last, isLast } = await (this.#phase === 'damaged' ? this.#damagedPage() : this.#nextPage());
+    const toDo = this.#toDo(items.map(blobFacts), await this.#view.get());
+    await eachOf(toDo, this.#needs.atOnce, (blob) => this.#place(blob));
     this.#run.progress({ done: this.#done(), bytes: this.tally.counts.bytes });
-    this.#after = blobs.at(-1)?.id ?? this.#after;
-    if (items.length === pageSize) return true;
+    if (last !== '') this.#after = last;
+    if (!isLast) return true;
     if (this.#phase === 'all') return false;
     this.#phase = 'all';
     this.#after = '';
@@ -183,12 +192,30 @@ class Walk {
     return this.tally.counts.blobs + (this.#comparison?.done ?? 0);
   }
 
+  async #damagedPage(): Promise<Page> {
+    const { replicas } = this.#needs.services;
+    const wanted = { after: this.#after, limit: pageSize, damaged: true };
+    const { items } = await replicas.listBlobs(wanted, this.#context, { timeoutMs: listTimeoutMs });
+    return { items, last: items.at(-1)?.id ?? '', isLast: items.length < pageSize };
+  }
+
+  /** Of many blobs that lie right none is fetched; a page grows while there are few others, so that memory stays bounded. */
+  async #nextPage(): Promise<Page> {
+    const { replicas } = this.#needs.services;
+    const inOrder = (await this.#view.get()).inOrder();
+    const wanted = { after: this.#after, limit: this.#limit, inOrder };
+    const { items, blobs, bytes, last } = await replicas.scanBlobs(wanted, this.#context, { timeoutMs: listTimeoutMs });
+    this.tally.seen(blobs, bytes);
+    const isLast = blobs < this.#limit;
+    this.#limit = items.length > pageSize / 2 ? pageSize : Math.min(this.#limit * 2, scanMax);
+    return { items, last, isLast };
+  }
+
   /** Those that are not as they should be, the most endangered first. */
   #toDo(blobs: readonly BlobFacts[], { world, toPlan }: View): BlobFacts[] {
     const counting = this.#phase === 'all';
     const found: { blob: BlobFacts; good: number }[] = [];
     for (const blob of blobs) {
-      if (counting) this.tally.seen(blob);
       const plan = planBlob(world, toPlan(blob));
       if (plan.steps.length === 0 && plan.problems.length === 0) continue;
       if (plan.rescue && !counting) continue;

@@ -45,9 +45,10 @@ export class Tally {
     return this.#counts.failed === 0;
   }
 
-  seen(blob: BlobFacts): void {
-    this.#counts.blobs += 1;
-    this.#counts.bytes += Number(blob.size);
+  /** Counts blobs that were looked at, whatever comes of it. */
+  seen(blobs: number, bytes: bigint): void {
+    this.#counts.blobs += blobs;
+    this.#counts.bytes += Number(bytes);
   }
 
   /** Counts what was done, and tells nothing of what was not. */

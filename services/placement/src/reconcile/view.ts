@@ -2,7 +2,8 @@ import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { removalsHeldForMs } from '@stowage/common/jobs/removal-hold';
 import { loadBackends } from '../backend-standing.ts';
-import { listPolicies } from '../policies.ts';
+import { defaultClass, listPolicies } from '../policies.ts';
+import { arrangementsInOrder } from '../planner/in-order.ts';
 import { PolicyBook } from '../policy-book.ts';
 import type { PlanLimits } from '../planner/facts.ts';
 import type { Tables } from '../tables.ts';
@@ -16,7 +17,15 @@ export async function loadView(db: Kysely<Tables>, limits: PlanLimits): Promise<
     query(() => removalsHeldForMs(db)),
   ]);
   const book = new PolicyBook(policies);
-  return { world: { backends, limits, removalsHeld: heldForMs > 0 }, toPlan: (blob) => book.toPlan(blob) };
+  const world = { backends, limits, removalsHeld: heldForMs > 0 };
+  return {
+    world,
+    toPlan: (blob) => book.toPlan(blob),
+    inOrder: () =>
+      arrangementsInOrder(world, book.classes, (fileClass, replicas) =>
+        book.toPlan({ fileClasses: [fileClass], replicas }),
+      ).map((one) => (one.fileClass === defaultClass ? { ...one, fileClass: '' } : one)),
+  };
 }
 
 /** How old what a step goes by may be: a disabled backend, or one found sick, gets no new copy after this. */

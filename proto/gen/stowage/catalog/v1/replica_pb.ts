@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file stowage/catalog/v1/replica.proto.
  */
 export const file_stowage_catalog_v1_replica: GenFile = /*@__PURE__*/
-  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiTgoYTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEg4KBmZvcl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJMChlMaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlN0YWxlUmVwbGljYSJeCgxTdGFsZVJlcGxpY2ESDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJBChBMaXN0QmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEg8KB2RhbWFnZWQYAyABKAgiQgoRTGlzdEJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiIhCg5HZXRCbG9iUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJIj8KD0dldEJsb2JSZXNwb25zZRIsCgRibG9iGAEgASgLMh4uc3Rvd2FnZS5jYXRhbG9nLnYxLlBsYWNlZEJsb2IiRQoTTm90ZVJlcGxpY2FzUmVxdWVzdBIuCgVub3RlcxgBIAMoCzIfLnN0b3dhZ2UuY2F0YWxvZy52MS5SZXBsaWNhTm90ZSKFAQoLUmVwbGljYU5vdGUSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEi8KBXN0YXRlGAMgASgOMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlJlcGxpY2FTdGF0ZRILCgNrZXkYBCABKAkSEwoLcmVhZF9hZ29fbXMYBSABKAMiKAoUTm90ZVJlcGxpY2FzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASADKAgibgoaQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEg8KB3N0YXlpbmcYAyADKAkSGgoSdmVyaWZpZWRfd2l0aGluX21zGAQgASgDIi8KG0NsYWltUmVwbGljYVJlbW92YWxSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCCI5ChJLZWVwUmVwbGljYVJlcXVlc3QSDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJIicKE0tlZXBSZXBsaWNhUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgy+gQKDlJlcGxpY2FTZXJ2aWNlEl0KCUxpc3RCbG9icxIkLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0QmxvYnNSZXF1ZXN0GiUuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RCbG9ic1Jlc3BvbnNlIgOQAgESdQoRTGlzdFN0YWxlUmVwbGljYXMSLC5zdG93YWdlLmNhdGFsb2cudjEuTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0Gi0uc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RTdGFsZVJlcGxpY2FzUmVzcG9uc2UiA5ACARJXCgdHZXRCbG9iEiIuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXF1ZXN0GiMuc3Rvd2FnZS5jYXRhbG9nLnYxLkdldEJsb2JSZXNwb25zZSIDkAIBEmEKDE5vdGVSZXBsaWNhcxInLnN0b3dhZ2UuY2F0YWxvZy52MS5Ob3RlUmVwbGljYXNSZXF1ZXN0Giguc3Rvd2FnZS5jYXRhbG9nLnYxLk5vdGVSZXBsaWNhc1Jlc3BvbnNlEnYKE0NsYWltUmVwbGljYVJlbW92YWwSLi5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlcXVlc3QaLy5zdG93YWdlLmNhdGFsb2cudjEuQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlc3BvbnNlEl4KC0tlZXBSZXBsaWNhEiYuc3Rvd2FnZS5jYXRhbG9nLnYxLktlZXBSZXBsaWNhUmVxdWVzdBonLnN0b3dhZ2UuY2F0YWxvZy52MS5LZWVwUmVwbGljYVJlc3BvbnNlYgZwcm90bzM", [file_stowage_catalog_v1_node]);
+  fileDesc("CiBzdG93YWdlL2NhdGFsb2cvdjEvcmVwbGljYS5wcm90bxISc3Rvd2FnZS5jYXRhbG9nLnYxIoEBCgpQbGFjZWRCbG9iEgoKAmlkGAEgASgJEgwKBHNpemUYAiABKAMSDgoGc2hhMjU2GAMgASgMEhQKDGZpbGVfY2xhc3NlcxgEIAMoCRIzCghyZXBsaWNhcxgFIAMoCzIhLnN0b3dhZ2UuY2F0YWxvZy52MS5QbGFjZWRSZXBsaWNhIoYBCg1QbGFjZWRSZXBsaWNhEhIKCmJhY2tlbmRfaWQYASABKAkSLwoFc3RhdGUYAiABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEhwKD3ZlcmlmaWVkX2Fnb19tcxgDIAEoA0gAiAEBQhIKEF92ZXJpZmllZF9hZ29fbXMiTgoYTGlzdFN0YWxlUmVwbGljYXNSZXF1ZXN0EhMKC2JhY2tlbmRfaWRzGAEgAygJEg4KBmZvcl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJMChlMaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuc3Rvd2FnZS5jYXRhbG9nLnYxLlN0YWxlUmVwbGljYSJeCgxTdGFsZVJlcGxpY2ESDwoHYmxvYl9pZBgBIAEoCRISCgpiYWNrZW5kX2lkGAIgASgJEgsKA2tleRgDIAEoCRIMCgRzaXplGAQgASgDEg4KBnNoYTI1NhgFIAEoDCJBChBMaXN0QmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEg8KB2RhbWFnZWQYAyABKAgiQgoRTGlzdEJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiJjChBTY2FuQmxvYnNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEg0KBWxpbWl0GAIgASgFEjEKCGluX29yZGVyGAMgAygLMh8uc3Rvd2FnZS5jYXRhbG9nLnYxLkFycmFuZ2VtZW50IjYKC0FycmFuZ2VtZW50EhIKCmZpbGVfY2xhc3MYASABKAkSEwoLYmFja2VuZF9pZHMYAiADKAkibgoRU2NhbkJsb2JzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYhINCgVibG9icxgCIAEoBRINCgVieXRlcxgDIAEoAxIMCgRsYXN0GAQgASgJIiEKDkdldEJsb2JSZXF1ZXN0Eg8KB2Jsb2JfaWQYASABKAkiPwoPR2V0QmxvYlJlc3BvbnNlEiwKBGJsb2IYASABKAsyHi5zdG93YWdlLmNhdGFsb2cudjEuUGxhY2VkQmxvYiJFChNOb3RlUmVwbGljYXNSZXF1ZXN0Ei4KBW5vdGVzGAEgAygLMh8uc3Rvd2FnZS5jYXRhbG9nLnYxLlJlcGxpY2FOb3RlIoUBCgtSZXBsaWNhTm90ZRIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkSLwoFc3RhdGUYAyABKA4yIC5zdG93YWdlLmNhdGFsb2cudjEuUmVwbGljYVN0YXRlEgsKA2tleRgEIAEoCRITCgtyZWFkX2Fnb19tcxgFIAEoAyIoChROb3RlUmVwbGljYXNSZXNwb25zZRIQCghhY2NlcHRlZBgBIAMoCCJuChpDbGFpbVJlcGxpY2FSZW1vdmFsUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkSDwoHc3RheWluZxgDIAMoCRIaChJ2ZXJpZmllZF93aXRoaW5fbXMYBCABKAMiLwobQ2xhaW1SZXBsaWNhUmVtb3ZhbFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIIjkKEktlZXBSZXBsaWNhUmVxdWVzdBIPCgdibG9iX2lkGAEgASgJEhIKCmJhY2tlbmRfaWQYAiABKAkiJwoTS2VlcFJlcGxpY2FSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCDLZBQoOUmVwbGljYVNlcnZpY2USXQoJTGlzdEJsb2JzEiQuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RCbG9ic1JlcXVlc3QaJS5zdG93YWdlLmNhdGFsb2cudjEuTGlzdEJsb2JzUmVzcG9uc2UiA5ACARJdCglTY2FuQmxvYnMSJC5zdG93YWdlLmNhdGFsb2cudjEuU2NhbkJsb2JzUmVxdWVzdBolLnN0b3dhZ2UuY2F0YWxvZy52MS5TY2FuQmxvYnNSZXNwb25zZSIDkAIBEnUKEUxpc3RTdGFsZVJlcGxpY2FzEiwuc3Rvd2FnZS5jYXRhbG9nLnYxLkxpc3RTdGFsZVJlcGxpY2FzUmVxdWVzdBotLnN0b3dhZ2UuY2F0YWxvZy52MS5MaXN0U3RhbGVSZXBsaWNhc1Jlc3BvbnNlIgOQAgESVwoHR2V0QmxvYhIiLnN0b3dhZ2UuY2F0YWxvZy52MS5HZXRCbG9iUmVxdWVzdBojLnN0b3dhZ2UuY2F0YWxvZy52MS5HZXRCbG9iUmVzcG9uc2UiA5ACARJhCgxOb3RlUmVwbGljYXMSJy5zdG93YWdlLmNhdGFsb2cudjEuTm90ZVJlcGxpY2FzUmVxdWVzdBooLnN0b3dhZ2UuY2F0YWxvZy52MS5Ob3RlUmVwbGljYXNSZXNwb25zZRJ2ChNDbGFpbVJlcGxpY2FSZW1vdmFsEi4uc3Rvd2FnZS5jYXRhbG9nLnYxLkNsYWltUmVwbGljYVJlbW92YWxSZXF1ZXN0Gi8uc3Rvd2FnZS5jYXRhbG9nLnYxLkNsYWltUmVwbGljYVJlbW92YWxSZXNwb25zZRJeCgtLZWVwUmVwbGljYRImLnN0b3dhZ2UuY2F0YWxvZy52MS5LZWVwUmVwbGljYVJlcXVlc3QaJy5zdG93YWdlLmNhdGFsb2cudjEuS2VlcFJlcGxpY2FSZXNwb25zZWIGcHJvdG8z", [file_stowage_catalog_v1_node]);
 
 /**
  * A blob with where it lies.
@@ -228,6 +228,106 @@ export const ListBlobsResponseSchema: GenMessage<ListBlobsResponse> = /*@__PURE_
   messageDesc(file_stowage_catalog_v1_replica, 6);
 
 /**
+ * The next blobs after the id `after` (empty: from the first), at most `limit` (1 to 10,000).
+ *
+ * @generated from message stowage.catalog.v1.ScanBlobsRequest
+ */
+export type ScanBlobsRequest = Message<"stowage.catalog.v1.ScanBlobsRequest"> & {
+  /**
+   * @generated from field: string after = 1;
+   */
+  after: string;
+
+  /**
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * At most one for each class.
+   *
+   * @generated from field: repeated stowage.catalog.v1.Arrangement in_order = 3;
+   */
+  inOrder: Arrangement[];
+};
+
+/**
+ * Describes the message stowage.catalog.v1.ScanBlobsRequest.
+ * Use `create(ScanBlobsRequestSchema)` to create a new message.
+ */
+export const ScanBlobsRequestSchema: GenMessage<ScanBlobsRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 7);
+
+/**
+ * A blob is in order that has files, all of this class, and replicas on these backends, all of them and no other, each
+ * available. With no backends none is.
+ *
+ * @generated from message stowage.catalog.v1.Arrangement
+ */
+export type Arrangement = Message<"stowage.catalog.v1.Arrangement"> & {
+  /**
+   * Empty: all classes that have no arrangement of their own.
+   *
+   * @generated from field: string file_class = 1;
+   */
+  fileClass: string;
+
+  /**
+   * @generated from field: repeated string backend_ids = 2;
+   */
+  backendIds: string[];
+};
+
+/**
+ * Describes the message stowage.catalog.v1.Arrangement.
+ * Use `create(ArrangementSchema)` to create a new message.
+ */
+export const ArrangementSchema: GenMessage<Arrangement> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 8);
+
+/**
+ * What was walked.
+ *
+ * @generated from message stowage.catalog.v1.ScanBlobsResponse
+ */
+export type ScanBlobsResponse = Message<"stowage.catalog.v1.ScanBlobsResponse"> & {
+  /**
+   * Those that are not in order, by id.
+   *
+   * @generated from field: repeated stowage.catalog.v1.PlacedBlob items = 1;
+   */
+  items: PlacedBlob[];
+
+  /**
+   * All that were looked at; fewer than `limit` where there are no more.
+   *
+   * @generated from field: int32 blobs = 2;
+   */
+  blobs: number;
+
+  /**
+   * Their size in bytes.
+   *
+   * @generated from field: int64 bytes = 3;
+   */
+  bytes: bigint;
+
+  /**
+   * The id of the last of them; empty where there was none.
+   *
+   * @generated from field: string last = 4;
+   */
+  last: string;
+};
+
+/**
+ * Describes the message stowage.catalog.v1.ScanBlobsResponse.
+ * Use `create(ScanBlobsResponseSchema)` to create a new message.
+ */
+export const ScanBlobsResponseSchema: GenMessage<ScanBlobsResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_catalog_v1_replica, 9);
+
+/**
  * Which blob.
  *
  * @generated from message stowage.catalog.v1.GetBlobRequest
@@ -244,7 +344,7 @@ export type GetBlobRequest = Message<"stowage.catalog.v1.GetBlobRequest"> & {
  * Use `create(GetBlobRequestSchema)` to create a new message.
  */
 export const GetBlobRequestSchema: GenMessage<GetBlobRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 7);
+  messageDesc(file_stowage_catalog_v1_replica, 10);
 
 /**
  * The blob as it is now.
@@ -263,7 +363,7 @@ export type GetBlobResponse = Message<"stowage.catalog.v1.GetBlobResponse"> & {
  * Use `create(GetBlobResponseSchema)` to create a new message.
  */
 export const GetBlobResponseSchema: GenMessage<GetBlobResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 8);
+  messageDesc(file_stowage_catalog_v1_replica, 11);
 
 /**
  * What replicas are now.
@@ -282,7 +382,7 @@ export type NoteReplicasRequest = Message<"stowage.catalog.v1.NoteReplicasReques
  * Use `create(NoteReplicasRequestSchema)` to create a new message.
  */
 export const NoteReplicasRequestSchema: GenMessage<NoteReplicasRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 9);
+  messageDesc(file_stowage_catalog_v1_replica, 12);
 
 /**
  * What one replica is now.
@@ -325,7 +425,7 @@ export type ReplicaNote = Message<"stowage.catalog.v1.ReplicaNote"> & {
  * Use `create(ReplicaNoteSchema)` to create a new message.
  */
 export const ReplicaNoteSchema: GenMessage<ReplicaNote> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 10);
+  messageDesc(file_stowage_catalog_v1_replica, 13);
 
 /**
  * Whether each of the notes holds, in their order.
@@ -344,7 +444,7 @@ export type NoteReplicasResponse = Message<"stowage.catalog.v1.NoteReplicasRespo
  * Use `create(NoteReplicasResponseSchema)` to create a new message.
  */
 export const NoteReplicasResponseSchema: GenMessage<NoteReplicasResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 11);
+  messageDesc(file_stowage_catalog_v1_replica, 14);
 
 /**
  * A replica that is surplus as long as those on `staying`, at least one, are good.
@@ -378,7 +478,7 @@ export type ClaimReplicaRemovalRequest = Message<"stowage.catalog.v1.ClaimReplic
  * Use `create(ClaimReplicaRemovalRequestSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalRequestSchema: GenMessage<ClaimReplicaRemovalRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 12);
+  messageDesc(file_stowage_catalog_v1_replica, 15);
 
 /**
  * Whether its bytes may be removed.
@@ -397,7 +497,7 @@ export type ClaimReplicaRemovalResponse = Message<"stowage.catalog.v1.ClaimRepli
  * Use `create(ClaimReplicaRemovalResponseSchema)` to create a new message.
  */
 export const ClaimReplicaRemovalResponseSchema: GenMessage<ClaimReplicaRemovalResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 13);
+  messageDesc(file_stowage_catalog_v1_replica, 16);
 
 /**
  * A replica that is being removed and is needed after all.
@@ -421,7 +521,7 @@ export type KeepReplicaRequest = Message<"stowage.catalog.v1.KeepReplicaRequest"
  * Use `create(KeepReplicaRequestSchema)` to create a new message.
  */
 export const KeepReplicaRequestSchema: GenMessage<KeepReplicaRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 14);
+  messageDesc(file_stowage_catalog_v1_replica, 17);
 
 /**
  * Whether it stays.
@@ -440,7 +540,7 @@ export type KeepReplicaResponse = Message<"stowage.catalog.v1.KeepReplicaRespons
  * Use `create(KeepReplicaResponseSchema)` to create a new message.
  */
 export const KeepReplicaResponseSchema: GenMessage<KeepReplicaResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_catalog_v1_replica, 15);
+  messageDesc(file_stowage_catalog_v1_replica, 18);
 
 /**
  * Where the content of files lies, for whoever moves it. Every change may be asked for again, and is refused (`accepted`
@@ -458,6 +558,17 @@ export const ReplicaService: GenService<{
     methodKind: "unary";
     input: typeof ListBlobsRequestSchema;
     output: typeof ListBlobsResponseSchema;
+  },
+  /**
+   * Walks on through the blobs that are meant to stay, by id, and gives those that do not lie as `in_order` says: what is left
+   * out lies just so. Errors: validation_failed.
+   *
+   * @generated from rpc stowage.catalog.v1.ReplicaService.ScanBlobs
+   */
+  scanBlobs: {
+    methodKind: "unary";
+    input: typeof ScanBlobsRequestSchema;
+    output: typeof ScanBlobsResponseSchema;
   },
   /**
    * Lists readable replicas of some backends that were not read whole for a time, of each those that waited longest.
