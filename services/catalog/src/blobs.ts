@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { enqueueJobs } from '@stowage/common/jobs/bulk';
+import { dueNow } from '@stowage/common/jobs/enqueue';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type {
   ClaimBlobRemovalRequest,
@@ -25,6 +26,24 @@ export async function releaseBlobs(trx: Trx, blobIds: readonly string[], graceMs
     returning id, delete_after`.execute(trx);
   const jobs = rows.map(({ id, delete_after: runAfter }) => ({ params: { blob_id: id }, runAfter, dedupeKey: id }));
   await enqueueJobs(trx, 'remove_blob', jobs, removalAttempts);
+}
+
+/** Longer than the tries of a job that removes a blob take. */
+const lateMs = 600_000;
+const lateAtOnce = 1_000;
+
+/**
+ * Queues again the removal of blobs that wait for it so long that their jobs must have failed, as where a backend was away
+ * for longer than they were tried. Those that wait longest come first, and wait anew.
+ */
+export async function requeueRemovals(trx: Trx): Promise<void> {
+  const { rows } = await sql<{ id: string; delete_after: Date }>`
+    update catalog.blobs b set delete_after = ${dueNow} where id in (
+      select id from catalog.blobs where delete_after < now() - ${lateMs} * interval '1 ms'
+      order by delete_after limit ${lateAtOnce} for update skip locked)
+    returning id, delete_after`.execute(trx);
+  const jobs = rows.map(({ id, delete_after: runAfter }) => ({ params: { blob_id: id }, runAfter, dedupeKey: id }));
+  await enqueueJobs(trx, 'remove_blob', jobs);
 }
 
 /**

@@ -288,6 +288,30 @@ describe('removing a blob', () => {
     await forget(id, secondId);
   });
 
+  test('is asked for again where its job failed long ago, those first that wait longest', async () => {
+    const { blob, fileId } = commitRequest('a.txt', rootDirectoryId);
+    const replica = { backendId, key: 'k' };
+    await catalog.content.abandonBlob({ fileId, blobId: blob.id, replica }, at());
+    await catalog.admin.query(`update catalog.blobs set delete_after = now() - interval '9 min'`);
+    await catalog.admin.query(`update jobs.jobs set state = 'failed', finished_at = now() where kind = 'remove_blob'`);
+    const waiting = async (): Promise<number> => {
+      const { rows } = await catalog.admin.query(
+        `select from jobs.jobs where kind = 'remove_blob' and state = 'pending'`,
+      );
+      return rows.length;
+    };
+    await catalog.purge();
+    expect(await waiting()).toBe(0);
+    await catalog.admin.query(`update catalog.blobs set delete_after = now() - interval '11 min'`);
+    await catalog.purge();
+    expect(await waiting()).toBe(1);
+    // Its turn comes again after those that wait as long.
+    const { rows } = await catalog.admin.query(
+      `select delete_after > now() - interval '1 min' as late from catalog.blobs`,
+    );
+    expect(rows).toEqual([{ late: true }]);
+  });
+
   test('never touches the blob of a file, even one that is being purged', async () => {
     const request = commitRequest('a.txt', rootDirectoryId);
     await catalog.content.commitFile(request, at());

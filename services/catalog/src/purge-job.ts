@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { inTransaction } from '@stowage/common/database/transaction';
 import type { JobHandler } from '@stowage/common/jobs/job';
-import { releaseBlobs } from './blobs.ts';
+import { releaseBlobs, requeueRemovals } from './blobs.ts';
 import type { Kind, Trx } from './nodes.ts';
 import { emptyingOf, markEmptied, markExpired, serializePurges } from './purge.ts';
 import type { Keeping } from './settings.ts';
@@ -14,13 +14,14 @@ const childrenPerBatch = 750;
 
 /**
  * The job purge_recycle_bin: marks the entries whose time is over, then deletes all that is marked, in small
- * transactions. Stops between two of them; the next run goes on from there.
+ * transactions; content whose removal failed is given to it again. Stops between two of them; the next run goes on from there.
  */
 export function purgeRecycleBin(db: Kysely<unknown>, keeping: Keeping): JobHandler {
   return async (job, { signal, progress }) => {
     const emptying = emptyingOf(job.params);
     const emptied = emptying ? await markEmptied(db, emptying, signal) : 0;
     const entries = emptied + (await markExpired(db, signal));
+    await inTransaction(db, requeueRemovals);
     let nodes = 0;
     for (;;) {
       signal.throwIfAborted();

@@ -19,6 +19,7 @@ import * as scrub from './migrations/0014-scrub.ts';
 import * as compare from './migrations/0015-compare.ts';
 import * as usablePlaces from './migrations/0016-usable-places.ts';
 import * as knownUploads from './migrations/0017-known-uploads.ts';
+import * as lateRemovals from './migrations/0018-late-removals.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -39,6 +40,7 @@ export const migrations: Record<string, Migration> = {
   '0015-compare': compare,
   '0016-usable-places': usablePlaces,
   '0017-known-uploads': knownUploads,
+  '0018-late-removals': lateRemovals,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
