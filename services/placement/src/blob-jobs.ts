@@ -79,16 +79,19 @@ export function verifyBlob(
     const [blobId, backendId, key] = [textParam(job, 'blob_id'), textParam(job, 'backend_id'), textParam(job, 'key')];
     const sha256 = Buffer.from(textParam(job, 'sha256'), 'hex');
     const wanted = { backendId, key, size: sizeParam(job), sha256 };
+    let begun = performance.now();
     const { result } = await slots
-      .run({ backendId, from: null, size: Number(wanted.size) }, () =>
-        blobs.verifyBlob(wanted, context, { timeoutMs: readTimeoutMs(wanted.size) }),
-      )
+      .run({ backendId, from: null, size: Number(wanted.size) }, () => {
+        begun = performance.now();
+        return blobs.verifyBlob(wanted, context, { timeoutMs: readTimeoutMs(wanted.size) });
+      })
       .catch((error: unknown) => {
         throw putOff(error);
       });
     const found = verdicts.get(result);
     if (!found) throw new Error(`backend-registry gave the unknown verdict ${result}`);
-    await content.settleReplica({ blobId, backendId, state: found.state }, context);
+    const readAgoMs = BigInt(Math.ceil(performance.now() - begun));
+    await content.settleReplica({ blobId, backendId, state: found.state, readAgoMs }, context);
     if (found.state !== ReplicaState.AVAILABLE) {
       const repair = { kind: 'place_blob', params: { blob_id: blobId }, dedupeKey: blobId } as const;
       await inTransaction(db, (trx) => enqueueJob(trx, repair));

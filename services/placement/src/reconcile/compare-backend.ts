@@ -77,8 +77,9 @@ export class BackendComparison {
       const replica = blob?.replicas.find((known) => known.backendId === backendId);
       if (!blob || (replica?.state !== 'available' && replica?.state !== 'unverified')) return;
       this.#report.counts.looked_at += 1;
+      const begun = performance.now();
       const state = await executor.verify(blob, backendId);
-      await executor.note(blob, { kind: 'settled', backendId, state });
+      await executor.note(blob, { kind: 'settled', backendId, state, readAgoMs: performance.now() - begun });
       if (state !== 'available') this.#report.counts[state] += 1;
     } catch (error) {
       context.signal.throwIfAborted();

@@ -38,6 +38,33 @@ async function settle(simulated: SimulatedWorld): Promise<BlobOutcome> {
 
 const scenario = fc.record({ backends, policies, fates });
 
+test('a process that stood still after it claimed a removal removes nothing: others may have kept the replica', async () => {
+  const hour = 3_600_000;
+  const good = (id: string): SimulatedBackend => ({
+    ...{ id, enabled: true, health: 'healthy', healthAgeMs: hour, truth: 'good' },
+    recorded: { state: 'available', verifiedAgoMs: 0 },
+  });
+  const simulated = new SimulatedWorld([good('a'), good('b')], [{ backendIds: ['a'], replicas: 1 }]);
+  const clock = { now: 0 };
+  const note = simulated.note.bind(simulated);
+  simulated.note = async (blob, taken) => {
+    const accepted = await note(blob, taken);
+    if (taken.kind === 'removing') clock.now += 130_000;
+    return accepted;
+  };
+  const { failures } = await executeBlob(
+    {
+      executor: simulated,
+      view: async () => ({ world: simulated.world(), toPlan: (blob) => simulated.toPlan(blob) }),
+      signal: new AbortController().signal,
+      now: () => clock.now,
+    },
+    simulated.blob(),
+  );
+  expect(simulated.good()).toEqual(['a', 'b']);
+  expect(failures).toMatchObject([{ backendId: 'b', code: 'unavailable' }]);
+});
+
 describe('whatever the state, the crashes and the failures', () => {
   test('no good copy is lost, and it comes to lie where the policies say as far as that can be', async () => {
     await fc.assert(

@@ -1,4 +1,5 @@
-import { toAppError } from '@stowage/common/errors';
+import { toAppError, unavailable } from '@stowage/common/errors';
+import { deleteTimeoutMs } from '../deadlines.ts';
 import { planBlob } from '../planner/plan-blob.ts';
 import type { BlobPlan, Step } from '../planner/plan-blob.ts';
 import type { RecordedState, World } from '../planner/facts.ts';
@@ -27,6 +28,8 @@ export interface Needs {
   /** Backends and policies as they are now; asked before each step, so that none is done on a view of hours ago. */
   view(): Promise<Pick<View, 'world' | 'toPlan'>>;
   signal: AbortSignal;
+  /** In ms, of a clock that nobody sets. */
+  now?: () => number;
 }
 
 /** A source that turns out corrupt makes one round more, and so does each refusal of catalog; this is far beyond both. */
@@ -137,19 +140,24 @@ class BlobRun {
   }
 
   async #verify(backendId: string): Promise<void> {
+    const begun = this.#now();
     const state = await this.#needs.executor.verify(this.#blob, backendId);
     this.#counts.verified += 1;
-    await this.#settle(backendId, state);
+    await this.#settle(backendId, state, this.#now() - begun);
   }
 
-  async #settle(backendId: string, state: 'available' | 'corrupt' | 'missing'): Promise<void> {
-    if (await this.#note({ kind: 'settled', backendId, state })) this.#record(backendId, state);
+  async #settle(backendId: string, state: 'available' | 'corrupt' | 'missing', readAgoMs = 0): Promise<void> {
+    if (await this.#note({ kind: 'settled', backendId, state, readAgoMs })) this.#record(backendId, state);
   }
 
   async #remove(backendId: string, staying: readonly string[]): Promise<void> {
+    const asked = this.#now();
     if (!(await this.#note({ kind: 'removing', backendId, staying }))) return;
     this.#record(backendId, 'removing');
-    await this.#needs.executor.remove(this.#blob, backendId);
+    // After a while catalog lets others keep the replica, or make it anew: a process that stood still must not remove that.
+    const leftMs = deleteTimeoutMs - (this.#now() - asked);
+    if (leftMs <= 0) throw unavailable('It is too late for this removal: it was claimed too long ago.');
+    await this.#needs.executor.remove(this.#blob, backendId, leftMs);
     if (!(await this.#note({ kind: 'removed', backendId }))) return;
     this.#counts.removed += 1;
     this.#record(backendId, null);
@@ -164,6 +172,10 @@ class BlobRun {
     if (note.kind === 'copied' && now === null) await executor.remove(this.#blob, note.backendId);
     this.#blob = now ?? { ...this.#blob, fileClasses: [], replicas: [] };
     return false;
+  }
+
+  #now(): number {
+    return this.#needs.now?.() ?? performance.now();
   }
 
   #record(backendId: string, state: RecordedState | null): void {

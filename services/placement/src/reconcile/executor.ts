@@ -27,7 +27,8 @@ export type Note =
   | { kind: 'copying'; backendId: string }
   /** It is durable. */
   | { kind: 'copied'; backendId: string }
-  | { kind: 'settled'; backendId: string; state: Verdict }
+  /** `readAgoMs`: how long ago the reading began that showed it. */
+  | { kind: 'settled'; backendId: string; state: Verdict; readAgoMs: number }
   /** Its bytes may go: accepted only while all that stay are good and freshly verified. */
   | { kind: 'removing'; backendId: string; staying: readonly string[] }
   /** Its bytes are gone. */
@@ -39,8 +40,8 @@ export interface Executor {
   /** Copies, checking the hash of what is read; the target is replaced whole and durably, or not at all. */
   copy(blob: BlobFacts, from: string, to: string): Promise<CopyVerdict>;
   verify(blob: BlobFacts, backendId: string): Promise<Verdict>;
-  /** Removes the bytes; what is gone already is success. */
-  remove(blob: BlobFacts, backendId: string): Promise<void>;
+  /** Removes the bytes, within `withinMs` or not at all; what is gone already is success. */
+  remove(blob: BlobFacts, backendId: string, withinMs?: number): Promise<void>;
   /** False where catalog refuses: the facts are not (any more) what the plan was made of. */
   note(blob: BlobFacts, note: Note): Promise<boolean>;
   /** Reads the blob anew; null where it is gone. */

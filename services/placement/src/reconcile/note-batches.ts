@@ -7,6 +7,8 @@ type ReplicaNote = MessageInitShape<typeof ReplicaNoteSchema>;
 
 interface Waiting {
   note: ReplicaNote;
+  /** Since when, in ms of a clock that nobody sets. */
+  since: number;
   resolve(accepted: boolean): void;
   reject(error: unknown): void;
 }
@@ -32,7 +34,7 @@ export class NoteBatches {
   /** Resolves when it is committed, or was refused (false). No replica may be noted again before that. */
   async note(note: ReplicaNote): Promise<boolean> {
     const { promise, resolve, reject } = Promise.withResolvers<boolean>();
-    this.#waiting.push({ note, resolve, reject });
+    this.#waiting.push({ note, since: performance.now(), resolve, reject });
     if (!this.#sending) {
       this.#sending = true;
       // The others of this turn of the event loop come along.
@@ -48,7 +50,8 @@ export class NoteBatches {
 
   async #send(batch: readonly Waiting[]): Promise<void> {
     try {
-      const notes = batch.map(({ note }) => note);
+      const now = performance.now();
+      const notes = batch.map(({ note, since }) => older(note, now - since));
       const { accepted } = await this.#replicas.noteReplicas({ notes }, this.#context);
       if (accepted.length !== batch.length) throw new Error('catalog told of another number of replicas');
       batch.forEach(({ resolve }, index) => resolve(accepted[index] === true));
@@ -56,4 +59,9 @@ export class NoteBatches {
       for (const { reject } of batch) reject(error);
     }
   }
+}
+
+/** The note as it is after waiting so long, in ms: what was read is that much longer ago. */
+function older({ readAgoMs = 0n, ...note }: ReplicaNote, waitedMs: number): ReplicaNote {
+  return { ...note, readAgoMs: readAgoMs + BigInt(Math.ceil(waitedMs)) };
 }

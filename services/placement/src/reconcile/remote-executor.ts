@@ -79,8 +79,8 @@ export class RemoteExecutor implements Executor {
     return known(verdicts.get(result), result);
   }
 
-  async remove({ key }: BlobFacts, backendId: string): Promise<void> {
-    await this.#services.blobs.deleteBlob({ backendId, key }, this.#context, { timeoutMs: deleteTimeoutMs });
+  async remove({ key }: BlobFacts, backendId: string, withinMs = deleteTimeoutMs): Promise<void> {
+    await this.#services.blobs.deleteBlob({ backendId, key }, this.#context, { timeoutMs: withinMs });
   }
 
   async note({ id: blobId, key }: BlobFacts, note: Note): Promise<boolean> {
@@ -92,7 +92,11 @@ export class RemoteExecutor implements Executor {
       case 'copied':
         return this.#batches.note({ ...replica, state: ReplicaState.UNVERIFIED });
       case 'settled':
-        return this.#batches.note({ ...replica, state: settledStates[note.state] });
+        return this.#batches.note({
+          ...replica,
+          state: settledStates[note.state],
+          readAgoMs: BigInt(Math.ceil(note.readAgoMs)),
+        });
       case 'removing': {
         const claim = { ...replica, staying: [...note.staying], verifiedWithinMs: BigInt(this.#freshMs) };
         return (await replicas.claimReplicaRemoval(claim, this.#context)).accepted;

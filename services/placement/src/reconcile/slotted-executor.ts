@@ -22,8 +22,8 @@ export class SlottedExecutor implements Executor {
     return this.#run({ backendId, from: null, size: Number(blob.size) }, () => this.#inner.verify(blob, backendId));
   }
 
-  async remove(blob: BlobFacts, backendId: string): Promise<void> {
-    return this.#run({ backendId, from: null, size: 0 }, () => this.#inner.remove(blob, backendId));
+  async remove(blob: BlobFacts, backendId: string, withinMs?: number): Promise<void> {
+    return this.#run({ backendId, from: null, size: 0 }, () => this.#inner.remove(blob, backendId, withinMs));
   }
 
   async note(blob: BlobFacts, note: Note): Promise<boolean> {
