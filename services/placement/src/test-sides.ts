@@ -7,7 +7,7 @@ import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored
 import { BlobStanding, ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { BothSides } from './reconcile/compare-backend.ts';
-import { orderOf } from './reconcile/compare-merge.ts';
+import { compareKeys } from './reconcile/compare-merge.ts';
 import type { TestStorage } from './test-storage.ts';
 
 interface Listed {
@@ -67,7 +67,7 @@ export class TestSides {
         const count = this.pages.push(`${backendId} ${cursor}`);
         if (this.#storage.sick.has(backendId)) throw unavailable('The backend is away.');
         if (count > (this.unmarkedAfter.get(backendId) ?? Infinity)) throw unavailable('There is no marker.');
-        const rest = this.#listed(backendId).filter(({ blobId }) => orderOf(blobId) > cursor);
+        const rest = this.#listed(backendId).filter(({ blobId }) => compareKeys(blobId, cursor) > 0);
         const items = rest.slice(0, this.pageSize);
         const last = items.at(-1);
         return {
@@ -76,7 +76,7 @@ export class TestSides {
             size: BigInt(size),
             modifiedAtMs: BigInt(modifiedAt.getTime()),
           })),
-          ...(last && rest.length > items.length ? { nextCursor: orderOf(last.blobId) } : {}),
+          ...(last && rest.length > items.length ? { nextCursor: last.blobId } : {}),
         };
       },
     });
@@ -88,7 +88,7 @@ export class TestSides {
       return [{ blobId: id, size: blobSize - (this.truncated.has(id) ? 1 : 0), modifiedAt: new Date() }];
     });
     const unknown = [...this.unknownOn(backendId)].map(([blobId, listed]) => ({ blobId, ...listed }));
-    return [...known, ...unknown].sort((one, other) => (orderOf(one.blobId) < orderOf(other.blobId) ? -1 : 1));
+    return [...known, ...unknown].sort((one, other) => compareKeys(one.blobId, other.blobId));
   }
 
   #metadata() {
@@ -96,10 +96,10 @@ export class TestSides {
       listBackendReplicas: async ({ backendId, after, limit }) => {
         const items = [...this.#storage.blobs.values()].flatMap(({ id, replicas }) => {
           const replica = replicas.get(backendId);
-          const isAfter = after === '' || orderOf(id) > orderOf(after);
+          const isAfter = compareKeys(id, after) > 0;
           return replica && isAfter ? [{ blobId: id, size: BigInt(blobSize), state: replica.state }] : [];
         });
-        items.sort((one, other) => (orderOf(one.blobId) < orderOf(other.blobId) ? -1 : 1));
+        items.sort((one, other) => compareKeys(one.blobId, other.blobId));
         return { items: items.slice(0, limit) };
       },
       lookUpBlobs: async ({ backendId, blobIds }) => ({

@@ -28,7 +28,7 @@ interface Needs {
   context: CallContext;
 }
 
-const pageSize = 1_000;
+const pageSize = 500;
 const knownTimeoutMs = 30_000;
 /** A WebDAV server may have to read a whole folder for a page. */
 const listTimeoutMs = 120_000;

@@ -1,12 +1,15 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { KeyMerge, mergeStart, orderOf } from './compare-merge.ts';
+import { KeyMerge, mergeStart } from './compare-merge.ts';
 import type { KnownReplica, MergePosition, Sides, StoredBlob, Stretch } from './compare-merge.ts';
 
 /** Few folders and few ids, so that many meet. */
 const blobId = fc
   .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 3 }))
   .map(([n, folder]) => `${n.toString(16).padStart(4, '0')}-0${folder}`);
+
+/** By this text blobs are in the order of their keys. */
+const orderOf = (id: string): string => id.slice(-2) + id;
 
 const byKey = <T extends { blobId: string }>(items: T[]): T[] =>
   items.sort((one, other) => (orderOf(one.blobId) < orderOf(other.blobId) ? -1 : 1));

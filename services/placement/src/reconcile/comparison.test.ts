@@ -243,6 +243,28 @@ describe('an object that nobody knows', () => {
     expect((await run({ remove_unknown: true })).near).toMatchObject({ removed: 1, kept: null });
   });
 
+  test('goes by an admin’s word also where another run was asked for before, and did all but that', async () => {
+    graceMs = 0;
+    storage.fill(8, near);
+    sides.plant(near, old);
+    await run();
+    const first = await claim();
+    await admin.query(
+      `insert into jobs.jobs (id, kind, params) values ($1, 'full_reconcile', '{"remove_unknown": true}'), ($2, 'full_reconcile', '{}')`,
+      [newId(), newId()],
+    );
+    expect((await run({}, first)).near).toMatchObject({ removed: 0, kept: 'too_many' });
+    const waiting = await claimJobs(db, ['full_reconcile'], 2, lease);
+    expect(waiting).toHaveLength(2);
+    const [word, plain] = waiting.sort(
+      (one, other) => Number('remove_unknown' in other.params) - Number('remove_unknown' in one.params),
+    );
+    if (!word || !plain) throw new Error('two wait');
+    const covered = await fullReconcile(needs())(plain, { signal: never, progress: () => undefined });
+    expect(covered).toEqual({ covered_by: first.id });
+    expect((await run({}, word)).near).toMatchObject({ removed: 1 });
+  });
+
   test('stays where no blob is known at all, whatever an admin says', async () => {
     graceMs = 0;
     sides.plant(near, old);
