@@ -26,6 +26,7 @@ export interface ModelJob {
 }
 
 const removalMaxMs = 120_000;
+const removalLateMs = 600_000;
 
 /**
  * What catalog promises of blobs and replicas, as plain as can be: the reference that the real one is compared with, and what
@@ -127,6 +128,13 @@ export class ModelCatalog {
     const blob = this.blobs.get(blobId);
     if (blob?.replicas.get(backendId)?.state === 'removing') blob.replicas.delete(backendId);
     if (blob && this.#mayGo(blob) && blob.replicas.size === 0) this.blobs.delete(blobId);
+  }
+
+  /** Queues again the removals that are due for so long that their jobs must have failed. */
+  requeueRemovals(): void {
+    for (const { id, deleteAfter } of this.blobs.values())
+      if (deleteAfter !== null && deleteAfter < this.#now() - removalLateMs)
+        this.jobs.push({ kind: 'remove_blob', blobId: id, runAfter: this.#now() });
   }
 
   /** Null for one that waits for its removal. */
