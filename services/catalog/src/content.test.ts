@@ -152,8 +152,21 @@ describe('content', () => {
     expect(await get()).toMatchObject({ file, blob: { id: request.blob.id, size: 3n } });
     expect(Buffer.from((await get()).blob?.chunkCrc32c ?? [])).toEqual(request.blob.chunkCrc32c);
     expect(await names()).toEqual(['disk', 'bucket']);
+    const first = (change: string) => catalog.admin.query(`update registry.backends set ${change} where name = 'disk'`);
+    for (const [worse, better] of [
+      ['enabled = false', 'enabled = true'],
+      ["health_status = 'unhealthy'", "health_status = 'healthy'"],
+    ] as const) {
+      await first(worse);
+      expect(await names()).toEqual(['bucket', 'disk']);
+      await first(better);
+      expect(await names()).toEqual(['disk', 'bucket']);
+    }
     await catalog.admin.query("update catalog.replicas set state = 'unverified' where backend_id = $1", [backendId]);
     expect(await names()).toEqual(['bucket', 'disk']);
+    await catalog.admin.query("update registry.backends set health_status = 'unhealthy' where name = 'bucket'");
+    expect(await names()).toEqual(['disk', 'bucket']);
+    await catalog.admin.query("update registry.backends set health_status = 'healthy' where name = 'bucket'");
     for (const state of ['corrupt', 'missing', 'copying', 'removing']) {
       await catalog.admin.query('update catalog.replicas set state = $1 where backend_id = $2', [state, secondId]);
       expect(await names()).toEqual(['disk']);

@@ -35,18 +35,19 @@ export interface ReplicaRow {
 /** The columns of ReplicaRow, from `catalog.replicas r` and `registry.backend_names names`. */
 export const replicaColumns = sql`r.backend_id, names.name as backend_name, r.key, r.state, r.verified_at`;
 
-/** All replicas of a node's blob in one column, those that can be read first. */
+/** All replicas of a node's blob in one column, the best to read from first. */
 export interface WithReplicas {
   replicas: (Omit<ReplicaRow, 'verified_at'> & { verified_at: string | null })[];
 }
 
-/** WithReplicas, for loadNodes. */
+/** WithReplicas, for loadNodes. A backend that is unhealthy is tried when no other is left: each try may take seconds. */
 export const replicasOfNode = sql<WithReplicas>`, array(
-    select json_build_object('backend_id', r.backend_id, 'backend_name', names.name, 'key', r.key, 'state', r.state,
+    select json_build_object('backend_id', r.backend_id, 'backend_name', standing.name, 'key', r.key, 'state', r.state,
       'verified_at', r.verified_at)
-    from catalog.replicas r join registry.backend_names names on names.id = r.backend_id
+    from catalog.replicas r join registry.backend_standing standing on standing.id = r.backend_id
     where r.blob_id = n.blob_id
-    order by array_position(array['available', 'unverified'], r.state), r.created_at, r.backend_id) as replicas`;
+    order by standing.health_status = 'unhealthy', array_position(array['available', 'unverified'], r.state),
+      not standing.enabled, r.created_at, r.backend_id) as replicas`;
 
 export function replicasIn({ replicas }: WithReplicas): ReplicaRow[] {
   return replicas.map((row) => ({ ...row, verified_at: row.verified_at === null ? null : new Date(row.verified_at) }));
