@@ -65,11 +65,7 @@ async function believed(backends: Needs['backends'], from: string, result: CopyR
 }
 
 /** The content of the source, or why it can't be copied. */
-async function read(
-  source: BlobStore,
-  { key, size }: BlobClaim,
-  signal: AbortSignal,
-): Promise<Readable | CopyResult> {
+async function read(source: BlobStore, { key, size }: BlobClaim, signal: AbortSignal): Promise<Readable | CopyResult> {
   try {
     return await source.read(key, { start: 0, end: size, of: size }, signal);
   } catch (error) {

@@ -116,7 +116,11 @@ export async function condemnUnknownBlobs(
     )
     select id from condemned`.execute(trx);
   const condemned = rows.map(({ id }) => id);
-  if (condemned.length > 0) await enqueueJob(trx, { kind: 'remove_blob', params: { unknown_blobs: condemned, ...(despiteHold ? { despite_hold: true } : {}) } });
+  if (condemned.length > 0)
+    await enqueueJob(trx, {
+      kind: 'remove_blob',
+      params: { unknown_blobs: condemned, ...(despiteHold ? { despite_hold: true } : {}) },
+    });
   return { blobIds: condemned };
 }
 

@@ -12,7 +12,7 @@ export interface WorkerWorld extends World {
   /** The full reconcile that may run now. */
   slot: { job: ModelJob; fence: number } | null;
   /** Policies and backends as they are now. */
-  view(): View;
+  view(): Pick<View, 'world' | 'toPlan'>;
   /** What must never happen, thrown by a check in the middle of a job. */
   broken: Error | null;
 }
@@ -98,7 +98,7 @@ export class SimulatedWorker implements SimulatedProcess {
   async #place(executor: SimulatedExecutor, blob: BlobFacts, signal: AbortSignal, strict: boolean): Promise<boolean> {
     const { time } = this.#world;
     let seen = { view: this.#world.view(), at: time.now };
-    const view = async (): Promise<View> => {
+    const view = async (): Promise<Pick<View, 'world' | 'toPlan'>> => {
       if (time.now - seen.at >= viewMaxAgeMs) seen = { view: this.#world.view(), at: time.now };
       return seen.view;
     };

@@ -143,7 +143,7 @@ export class Simulation {
     this.#history.push(`${this.#time.now} ${what}`);
   }
 
-  #view(): View {
+  #view(): Pick<View, 'world' | 'toPlan'> {
     const book = new PolicyBook([...this.#policies.values()]);
     return { world: { backends: this.#stores.facts(), limits }, toPlan: (blob) => book.toPlan(blob) };
   }
