@@ -6,6 +6,9 @@ import { directoryInside, nullIfMissing } from './local-files.ts';
 import { checkedId, isBlobKey, parseBlobKey } from './keys.ts';
 import { limitFileOf } from './staged-file.ts';
 
+/** Files that are looked at side by side: a disk on the network answers each only after its round trip. */
+const statsAtOnce = 64;
+
 /**
  * One page of the blobs in the folders of `blobs`, in the order of their keys; a cursor is the key of the last one before.
  * Holds the names of one folder, 1/256 of all, in memory.
@@ -15,12 +18,14 @@ export async function listFolders(blobs: string, cursor: string | null, limit: n
   const found: ListedBlob[] = [];
   for (const { folder, directory } of await blobFolders(blobs)) {
     if (folder < first) continue;
-    for (const key of await keysIn(directory, folder)) {
-      if (cursor !== null && key <= cursor) continue;
-      const stats = await lstat(path.join(directory, path.basename(key))).catch(nullIfMissing);
-      if (!stats?.isFile()) continue;
-      found.push({ key, size: stats.size, modifiedAt: stats.mtime });
-      if (found.length >= limit) return { blobs: found, next: key };
+    const keys = (await keysIn(directory, folder)).filter((key) => cursor === null || key > cursor);
+    for (let start = 0; start < keys.length;) {
+      const some = keys.slice(start, start + Math.min(statsAtOnce, limit - found.length));
+      start += some.length;
+      const blobs = await Promise.all(some.map((key) => listed(directory, key)));
+      found.push(...blobs.filter((blob) => blob !== null));
+      const last = some.at(-1);
+      if (found.length >= limit && last !== undefined) return { blobs: found, next: last };
     }
   }
   return { blobs: found, next: null };
@@ -41,6 +46,12 @@ export async function listStagedFiles(staging: string, cursor: string | null, li
     if (found.length >= limit) return { staged: found, next: id };
   }
   return { staged: found, next: null };
+}
+
+/** Null for what is no file, or not there any more. */
+async function listed(directory: string, key: string): Promise<ListedBlob | null> {
+  const stats = await lstat(path.join(directory, path.basename(key))).catch(nullIfMissing);
+  return stats?.isFile() ? { key, size: stats.size, modifiedAt: stats.mtime } : null;
 }
 
 /** The folders that blobs lie in, in order. */
