@@ -6,6 +6,7 @@ import type { ClaimedJob, Json, JsonObject } from '@stowage/common/jobs/job';
 import type { CallContext } from '@stowage/common/rpc/context';
 import { loadBackends } from '../backend-standing.ts';
 import { isReachable } from '../planner/facts.ts';
+import type { BackendFacts } from '../planner/facts.ts';
 import type { Tables } from '../tables.ts';
 import { BackendComparison } from './compare-backend.ts';
 import type { BothSides } from './compare-backend.ts';
@@ -72,9 +73,9 @@ export class Comparison {
     return all.reduce((sum, { counts }) => sum + counts.known, 0);
   }
 
-  /** Whether nothing failed: a run right after would do no more. */
+  /** Whether nothing failed: a run right after would do no more. A backend that is away is waited for by no run. */
   get isClean(): boolean {
-    return this.#reports.every(({ counts, reason }) => counts.failed === 0 && reason === null);
+    return this.#reports.every(({ counts }) => counts.failed === 0);
   }
 
   reports(): JsonObject[] {
@@ -121,7 +122,7 @@ export class Comparison {
     const backend = backends.find(({ id }) => id > last);
     if (!backend) return null;
     const report = new BackendReport(backend.id);
-    if (!isReachable(backend)) report.reason = `The backend is ${backend.health}.`;
+    if (!isReachable(backend)) report.reason = reasonOf(backend);
     return { report, from: mergeStart, before: await this.#unknown.lastRun(backend.id) };
   }
 
@@ -205,4 +206,8 @@ export class Comparison {
     const from = { after, cursor: typeof cursor === 'string' ? cursor : null };
     this.#current = { report, from, before: typeof before === 'string' ? before : null };
   }
+}
+
+function reasonOf({ health }: BackendFacts): string {
+  return health === 'unhealthy' ? 'The backend is unhealthy.' : 'The backend was not checked yet.';
 }
