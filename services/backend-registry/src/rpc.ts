@@ -6,7 +6,7 @@ import {
   uploadEndpoint,
 } from '@stowage/common/bytes/operations';
 import type { ByteEndpoint } from '@stowage/common/bytes/operations';
-import { AppError } from '@stowage/common/errors';
+import { AppError, unavailable } from '@stowage/common/errors';
 import { query } from '@stowage/common/database/transaction';
 import type { CallContext } from '@stowage/common/rpc/context';
 import { endpoint } from '@stowage/common/rpc/contract';
@@ -135,8 +135,11 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       return {};
     },
     sealBlob: (request) => sealBlob(parts.seals, request),
-    deleteBlob: async ({ backendId, key }) => {
-      await (await parts.backends.recheck(backendId)).delete(key);
+    deleteBlob: async ({ backendId, key }, { signal }) => {
+      const store = await parts.backends.recheck(backendId);
+      // Whoever asked may have given up long ago, where this process stood still; the blob may be there anew.
+      if (signal.aborted) throw unavailable('The caller went away.');
+      await store.delete(key);
       return {};
     },
     verifyBlob: async ({ backendId, key, size, sha256 }, context) => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import { timestampFromDate } from '@bufbuild/protobuf/wkt';
 import { newId } from '@stowage/common/ids';
 import { backendId, startTestCatalog } from './test-catalog.ts';
 import type { TestCatalog } from './test-catalog.ts';
@@ -158,6 +159,35 @@ describe('forgetting the replicas of a backend', () => {
     expect(real).toMatchObject([{ backend_id: otherId, replicas: '10' }]);
     const { rows } = await catalog.admin.query('select from catalog.blobs where delete_after is not null');
     expect(rows).toHaveLength(0);
+  });
+
+  test('leaves what was made after it was asked for', async () => {
+    await blobs(3, { [backendId]: 'available' });
+    const madeBefore = timestampFromDate(new Date(Date.now() - 60_000));
+    const asked = { backendId, acceptLoss: true, first: true, madeBefore };
+    expect(await catalog.content.forgetBackendReplicas(asked, catalog.context())).toMatchObject({ forgotten: 0n });
+    await catalog.admin.query(`update catalog.replicas set created_at = now() - interval '2 min'`);
+    await blobs(2, { [backendId]: 'available' });
+    expect(await catalog.content.forgetBackendReplicas(asked, catalog.context())).toMatchObject({ forgotten: 3n });
+    expect((await countedAndTrue()).real).toMatchObject([{ replicas: '2' }]);
+  });
+
+  test('and removing the copy beside at the same moment leaves one of both', async () => {
+    for (let round = 0; round < 30; round += 1) {
+      await catalog.reset();
+      await blobs(1, { [backendId]: 'available', [otherId]: 'available' });
+      await catalog.admin.query('update catalog.replicas set verified_at = now()');
+      const { rows } = await catalog.admin.query<{ id: string }>('select id from catalog.blobs');
+      const claim = { blobId: rows[0]?.id ?? '', backendId: otherId, staying: [backendId], verifiedWithinMs: 60_000n };
+      const [claimed, forgotten] = await Promise.all([
+        catalog.replicas.claimReplicaRemoval(claim, catalog.context()),
+        forget().then(
+          () => true,
+          () => false,
+        ),
+      ]);
+      expect([claimed.accepted, forgotten].filter(Boolean)).toHaveLength(1);
+    }
   });
 
   test('goes page by page, and tells what was lost', async () => {

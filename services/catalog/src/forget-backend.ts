@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { timestampDate } from '@bufbuild/protobuf/wkt';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { AppError } from '@stowage/common/errors';
 import type {
@@ -28,21 +29,28 @@ const isLastCopy = sql`(r.state in ('available', 'unverified') and b.delete_afte
  */
 export async function forgetBackendReplicas(
   trx: Trx,
-  { backendId, acceptLoss, first }: ForgetBackendReplicasRequest,
+  { backendId, acceptLoss, first, madeBefore }: ForgetBackendReplicasRequest,
 ): Promise<MessageInitShape<typeof ForgetBackendReplicasResponseSchema>> {
   if (first && !acceptLoss) await refuseLoss(trx, backendId);
+  const isOlder = madeBefore ? sql`created_at < ${timestampDate(madeBefore)}` : sql`true`;
   const { rows } = await sql<{ blob_id: string }>`
-    select blob_id from catalog.replicas where backend_id = ${backendId} limit ${pageSize}`.execute(trx);
+    select blob_id from catalog.replicas where backend_id = ${backendId} and ${isOlder} limit ${pageSize}`.execute(trx);
   const ids = rows.map((row) => row.blob_id);
   // A statement of its own, so that the next ones see what the locks had to wait for.
   await sql`select from catalog.blobs where id = any(${ids}::uuid[]) order by id for update`.execute(trx);
+  // Of others too, so that none is claimed for removal because this one stays.
+  await sql`
+    select from catalog.replicas where blob_id = any(${ids}::uuid[]) order by blob_id, backend_id for update`.execute(
+    trx,
+  );
   const { rows: counted } = await sql<{ lost: string }>`
     select count(*) as lost from catalog.replicas r join catalog.blobs b on b.id = r.blob_id
     where r.backend_id = ${backendId} and r.blob_id = any(${ids}::uuid[]) and ${isLastCopy}`.execute(trx);
   const lost = BigInt(counted[0]?.lost ?? 0);
   if (lost > 0n && !acceptLoss) throw lastCopies(Number(lost));
   const { numAffectedRows = 0n } = await sql`
-    delete from catalog.replicas where backend_id = ${backendId} and blob_id = any(${ids}::uuid[])`.execute(trx);
+    delete from catalog.replicas
+    where backend_id = ${backendId} and blob_id = any(${ids}::uuid[]) and ${isOlder}`.execute(trx);
   await sql`
     delete from catalog.blobs b where id = any(${ids}::uuid[]) and delete_after <= now()
       and not exists (select from catalog.replicas r where r.blob_id = b.id)

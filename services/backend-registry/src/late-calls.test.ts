@@ -3,6 +3,7 @@ import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { newId } from '@stowage/common/ids';
 import { until } from '@stowage/tests/support/client';
+import { refuses } from './stores/test-store.ts';
 import { context, startTestRegistry } from './test-registry.ts';
 import type { TestRegistry } from './test-registry.ts';
 
@@ -50,4 +51,23 @@ test('a check that a change of the place overtakes looks again, and nothing goes
   await late.blobs.createStaged({ backendId: id, stagedId: newId() }, context());
   expect(await readdir(path.join(folder('before'), 'staging'))).toEqual([]);
   expect(await readdir(path.join(folder('after'), 'staging'))).toHaveLength(1);
+});
+
+test('content is not removed any more for a caller that went away before its turn came', async () => {
+  const replica = registry.replica();
+  await replica.setUp();
+  const stagedId = newId();
+  const { backendId } = await replica.stage({ stagedId, size: 0n });
+  const { blob } = await replica.blobs.sealBlob(
+    { backendId, stagedId, blobId: newId(), size: 0n, waitMs: 5_000 },
+    context(),
+  );
+  const key = blob?.key ?? '';
+  const gone = new AbortController();
+  const removal = replica.blobs.deleteBlob({ backendId, key }, { ...context(), signal: gone.signal });
+  gone.abort();
+  await refuses(removal, 'unavailable');
+  // What was begun for it has ended by then.
+  const store = await replica.stores.recheck(backendId);
+  expect(await store.stat(key)).toMatchObject({ size: 0 });
 });
