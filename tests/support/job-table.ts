@@ -47,6 +47,15 @@ export class JobTable {
     await this.#client.query(`select pg_notify('stowage_jobs', '')`);
   }
 
+  /** How many of a kind wait or run. */
+  async unfinished(kind: string): Promise<number> {
+    const { rows } = await this.#client.query<{ count: number }>(
+      `select count(*)::int as count from jobs.jobs where kind = $1 and state in ('pending', 'running')`,
+      [kind],
+    );
+    return rows[0]?.count ?? 0;
+  }
+
   async read(id: string): Promise<JobRow> {
     const { rows } = await this.#client.query<JobRow>(
       'select state, attempt, fence, error_code, finished_at, lease_until from jobs.jobs where id = $1',
