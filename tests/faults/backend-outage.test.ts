@@ -50,7 +50,7 @@ describeWith('S3', s3Server(), (server) => {
     if (!started) throw new Error('there is no program for an S3 server of its own');
     own = started;
     proxy = await FickleProxy.start(server.url);
-    system = await startSystem('standalone', { STOWAGE_CHECK_INTERVAL: '5s', STOWAGE_LOG_LEVEL: 'fatal' });
+    system = await startSystem('standalone', { STOWAGE_CHECK_INTERVAL: '2s', STOWAGE_LOG_LEVEL: 'fatal' });
     admin = await logIn(system.url);
     database = new pg.Pool({ connectionString: system.databaseUrl, max: 2 });
     home = await defaultBackend(admin);

@@ -18,6 +18,7 @@ export const faultSizes = {
   scrubMutations: size(80, 1_000),
   /** R09: how much is queued for a backend that is slow. */
   jobsOfSlowBackend: size(200, 2_000),
+  jobsOfSilentBackend: size(60, 2_000),
   /** R03: every how many-th call is failed. */
   callStep: size(5, 1),
   /** R18: for how long everything races. */

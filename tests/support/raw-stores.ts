@@ -32,7 +32,10 @@ export function rawLocal(backend: Json): RawStore & { keys(): Promise<string[]> 
 }
 
 /** The bucket of an S3 backend, by a plain client; `server` is reached directly, whatever the backend goes by. */
-export function rawS3(backend: Json, server: S3Server): RawStore & { keys(): Promise<string[]>; close(): void } {
+export function rawS3(
+  backend: Json,
+  server: S3Server,
+): RawStore & { keys(prefix?: string): Promise<string[]>; close(): void } {
   const Bucket = String(backend['config'].bucket);
   const client = plainS3(server);
   return {
@@ -42,12 +45,12 @@ export function rawS3(backend: Json, server: S3Server): RawStore & { keys(): Pro
     },
     write: async (key, bytes) => void (await client.send(new PutObjectCommand({ Bucket, Key: key, Body: bytes }))),
     remove: async (key) => void (await client.send(new DeleteObjectCommand({ Bucket, Key: key }))),
-    keys: async () => {
+    keys: async (Prefix = 'blobs/') => {
       const keys: string[] = [];
       let from: string | undefined;
       do {
         const page = await client.send(
-          new ListObjectsV2Command({ Bucket, Prefix: 'blobs/', ...(from ? { ContinuationToken: from } : {}) }),
+          new ListObjectsV2Command({ Bucket, Prefix, ...(from ? { ContinuationToken: from } : {}) }),
         );
         keys.push(...(page.Contents ?? []).map(({ Key = '' }) => Key));
         from = page.NextContinuationToken;
@@ -68,18 +71,38 @@ export function plainS3(server: S3Server): S3Client {
 }
 
 /** The folder of a WebDAV backend. */
-export function rawWebdav(backend: Json, server: WebdavServer): RawStore {
+export function rawWebdav(
+  backend: Json,
+  server: WebdavServer,
+): RawStore & { moveAway(): Promise<void>; moveBack(): Promise<void>; isEmpty(): Promise<boolean> } {
   const authorization = `Basic ${Buffer.from(`${server.user}:${server.password}`).toString('base64')}`;
-  const call = async (method: string, key: string, body?: Buffer): Promise<Buffer> => {
-    const url = new URL(`${backend['config'].root_path}/${key}`, server.url);
-    const init = { method, headers: { authorization } };
-    const answer = await fetch(url, body ? { ...init, body: new Uint8Array(body) } : init);
-    if (!answer.ok) throw new Error(`${method} ${url.pathname}: ${answer.status}`);
+  const root = String(backend['config'].root_path);
+  const call = async (
+    method: string,
+    path: string,
+    more: Record<string, string> = {},
+    body?: Buffer,
+  ): Promise<Buffer> => {
+    const init = { method, headers: { authorization, ...more } };
+    const answer = await fetch(new URL(path, server.url), body ? { ...init, body: new Uint8Array(body) } : init);
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status}`);
     return Buffer.from(await answer.arrayBuffer());
   };
+  const move = (from: string, to: string): Promise<Buffer> =>
+    call('MOVE', from, { destination: new URL(to, server.url).href, overwrite: 'F' });
   return {
-    read: (key) => call('GET', key),
-    write: async (key, bytes) => void (await call('PUT', key, bytes)),
-    remove: async (key) => void (await call('DELETE', key)),
+    read: (key) => call('GET', `${root}/${key}`),
+    write: async (key, bytes) => void (await call('PUT', `${root}/${key}`, {}, bytes)),
+    remove: async (key) => void (await call('DELETE', `${root}/${key}`)),
+    moveAway: async () => {
+      await move(`${root}/`, `${root}-away/`);
+      await call('MKCOL', `${root}/`);
+    },
+    moveBack: async () => {
+      await call('DELETE', `${root}/`);
+      await move(`${root}-away/`, `${root}/`);
+    },
+    isEmpty: async () =>
+      (await call('PROPFIND', `${root}/`, { depth: '1' })).toString().split('<D:response>').length === 2,
   };
 }

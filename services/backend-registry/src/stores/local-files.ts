@@ -36,9 +36,16 @@ function storeError(error: unknown): unknown {
       cause: error,
     });
   }
-  if (systemCode(error) !== null) return unavailable('The backend can not be used just now.', error);
-  return error;
+  const code = systemCode(error);
+  return code === null ? error : unavailable(troubles.get(code) ?? 'The backend can not be used just now.', error);
 }
+
+/** What an admin has to mend. */
+const troubles = new Map([
+  ['EROFS', 'The disk of this backend is read-only.'],
+  ['EIO', 'The disk of this backend fails: it tells of an I/O error.'],
+  ['EACCES', 'The folder of this backend does not permit this to the service: check its owner and its rights.'],
+]);
 
 /** A regular file that is open, with the size that it had then. */
 export interface OpenFile {
