@@ -2,11 +2,13 @@ import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand, S3Client } 
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { expectStatus } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { admin } from '@stowage/tests/support/contract';
 import { describeWith, s3Server, webdavServer } from '@stowage/tests/support/real-servers';
+import { selfSigned } from '@stowage/tests/support/self-signed';
 import { uniqueName } from '@stowage/tests/support/system';
 
 const markerName = '.stowage-backend.json';
@@ -167,13 +169,44 @@ describe('An endpoint', () => {
     }
   });
 
-  test('that never answers is given up in time, and named', async () => {
+  test('whose certificate nobody vouches for is refused, and named', async () => {
+    const asked: string[] = [];
+    const secure = createHttpsServer(selfSigned(), (request, response) => {
+      asked.push(String(request.url));
+      response.end();
+    }).listen(0, '127.0.0.1');
+    await once(secure, 'listening');
+    const url = `https://127.0.0.1:${(secure.address() as AddressInfo).port}`;
+    try {
+      for (const backend of [
+        await make('s3', { ...s3, endpoint: url }),
+        await make('webdav', { url, root_path: '/x', username: 'ada', password: 'hush' }),
+      ]) {
+        const detail = "marker: The certificate of the backend's server is not trusted.";
+        expect(backend['health']).toMatchObject({ status: 'unhealthy', detail });
+      }
+      expect(asked).toEqual([]);
+    } finally {
+      secure.closeAllConnections();
+      secure.close();
+    }
+  });
+
+  test('that never answers is given up in time, and reads as one that is closed', async () => {
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
     await once(silent, 'listening');
     const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
     try {
-      const backend = await make('webdav', { url, root_path: '/x', username: 'ada', password: 'hush' });
-      expect(backend['health']).toMatchObject({ status: 'unhealthy', detail: expect.stringMatching(/^marker: .*5 s/) });
+      const credentials = { username: 'ada', password: 'hush' };
+      const closed = 'http://127.0.0.1:9';
+      const healths = await Promise.all([
+        make('webdav', { url, root_path: '/x', ...credentials }),
+        make('webdav', { url: closed, root_path: '/x', ...credentials }),
+        make('s3', { ...s3, endpoint: url }),
+        make('s3', { ...s3, endpoint: closed }),
+      ]);
+      const details = healths.map(({ health }) => health.detail);
+      expect(new Set(details)).toEqual(new Set(['marker: The backend can not be reached, or did not answer in time.']));
     } finally {
       silent.closeAllConnections();
       silent.close();

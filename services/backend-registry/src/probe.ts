@@ -4,6 +4,7 @@ import { AppError, unavailable } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import type { Fault } from './backend-health.ts';
 import type { BlobStore } from './stores/blob-store.ts';
+import { unreachable } from './stores/connection-faults.ts';
 import { blobKey } from './stores/keys.ts';
 import { isCertain, MarkerFault } from './stores/open-store.ts';
 
@@ -29,7 +30,7 @@ export async function step<R>(name: string, work: (signal: AbortSignal) => Promi
   const stop = new AbortController();
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    const error = unavailable(`The backend did not answer within ${stepMs / 1_000} s.`);
+    const error = unavailable(unreachable);
     stop.abort(error);
     late.reject(error);
   }, stepMs);

@@ -6,7 +6,7 @@ import { parseNetwork } from './network/endpoint-guard.ts';
 import { parseSecretKeys } from './secrets/key-ring.ts';
 import type { SecretKey } from './secrets/key-ring.ts';
 
-/** Link-local addresses, those that clouds answer metadata at, and what is no host's. */
+/** Link-local addresses, those that clouds answer metadata at, and what is no host's: reserved, or for examples and tests only. */
 export const deniedByDefault = [
   '169.254.0.0/16',
   'fe80::/10',
@@ -18,6 +18,14 @@ export const deniedByDefault = [
   '224.0.0.0/4',
   '255.255.255.255',
   'ff00::/8',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '240.0.0.0/4',
+  '100::/64',
+  '2001:db8::/32',
 ];
 
 /** The settings of backend-registry. */

@@ -30,6 +30,13 @@ describe('what is denied unless told otherwise', () => {
     '64:ff9b::a9fe:a9fe',
     '64:ff9b::169.254.169.254',
     '2002:a9fe:a9fe::1',
+    '192.0.2.1',
+    '198.18.0.1',
+    '198.19.255.255',
+    '203.0.113.9',
+    '240.0.0.1',
+    '2001:db8::1',
+    '::ffff:203.0.113.9',
   ])('%s is', (address) => {
     expect(guard.denies(address)).toBe(true);
   });

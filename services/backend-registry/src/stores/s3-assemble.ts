@@ -32,7 +32,7 @@ const copiesAtOnce = 4;
 
 /** One copy in thousands that fails must not cost the others. */
 const tries = 4;
-const pauseMs = 500;
+const pauseMs = 200;
 
 const saysNothing = 'The backend does not say what it copied.';
 

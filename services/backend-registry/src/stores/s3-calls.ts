@@ -1,4 +1,5 @@
 import { unavailable } from '@stowage/common/errors';
+import { unreachable } from './connection-faults.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { s3Error } from './s3-errors.ts';
 
@@ -12,7 +13,7 @@ export async function withDeadline<R>(
   call: (signal: AbortSignal) => Promise<R>,
 ): Promise<R> {
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(unavailable('The backend did not answer in time.')), limitMs);
+  const timer = setTimeout(() => late.abort(unavailable(unreachable)), limitMs);
   const signal = AbortSignal.any([late.signal, follows]);
   try {
     return await call(signal);

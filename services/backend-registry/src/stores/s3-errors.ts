@@ -1,4 +1,5 @@
 import { AppError, unavailable } from '@stowage/common/errors';
+import { isUntrusted, unreachable, untrustedDetail } from './connection-faults.ts';
 import { refusal } from './store-refusal.ts';
 
 /** What is known of a failed call. Nothing else is kept: messages and members of the SDK's errors bear keys and signatures. */
@@ -35,6 +36,7 @@ export function s3Error(error: unknown): AppError {
 
 /** What an admin has to mend; null for what may mend itself. */
 function refusalOf({ status, name }: S3Failure): string | null {
+  if (status === 0 && isUntrusted(name)) return untrustedDetail;
   if (name === 'NoSuchBucket') return 'The bucket of this backend does not exist.';
   if (wrongKeys.has(name)) return 'The server refuses the access key or the secret key of this backend.';
   if (wrongTokens.has(name)) return 'The session token of this backend is not valid (any more).';
@@ -44,9 +46,8 @@ function refusalOf({ status, name }: S3Failure): string | null {
   return null;
 }
 
-function troubleOf({ status, name }: S3Failure): string {
-  if (status > 0) return 'The backend can not be used just now.';
-  return name === 'TimeoutError' ? 'The backend did not answer in time.' : 'The backend can not be reached.';
+function troubleOf({ status }: S3Failure): string {
+  return status > 0 ? 'The backend can not be used just now.' : unreachable;
 }
 
 const wrongTokens = new Set(['ExpiredToken', 'InvalidToken']);

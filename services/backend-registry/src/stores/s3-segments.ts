@@ -13,7 +13,7 @@ const overName = 'over';
 const deletesAtOnce = 8;
 
 /** No content is in so many pieces: a listing that is longer has no end. */
-const mostObjects = 50_000;
+const mostObjects = 20_000;
 
 /** A piece of staged content, as an object. */
 export interface Segment {

@@ -1,4 +1,5 @@
 import { AppError, unavailable } from '@stowage/common/errors';
+import { isUntrusted, unreachable, untrustedDetail } from './connection-faults.ts';
 import { refusal } from './store-refusal.ts';
 
 /** What an answer with this status means to whoever asked; `call` is for the log. Never holds what the server said. */
@@ -12,14 +13,11 @@ export function statusError(status: number, call: string): AppError {
   return refused === null ? unavailable(troubleOf(status), new Error(fact)) : refusal(refused, fact);
 }
 
-/** The same for all that keeps a connection from standing: what it is would tell of the network behind. */
-export const unreachable = 'The backend can not be reached, or broke the connection off.';
-
 /** An error of the connection. Its own cause is left out: it may quote what was sent or received. */
 export function connectionError(error: unknown): AppError {
   if (error instanceof AppError) return error;
-  const fact = factOf(error);
-  if (untrusted.test(fact)) return refusal("The certificate of the backend's server is not trusted.", fact);
+  const { code, fact } = factOf(error);
+  if (isUntrusted(code)) return refusal(untrustedDetail, fact);
   return unavailable(unreachable, new Error(fact));
 }
 
@@ -48,11 +46,8 @@ function troubleOf(status: number): string {
   return 'The backend can not be used just now.';
 }
 
-/** The codes of Node and OpenSSL for a certificate that does not hold. */
-const untrusted = /^[A-Z_]*(CERT|ERR_TLS_|UNABLE_TO_VERIFY)[A-Z_]*:/;
-
-function factOf(error: unknown): string {
-  if (typeof error !== 'object' || error === null) return 'unknown';
+function factOf(error: unknown): { code: string; fact: string } {
+  if (typeof error !== 'object' || error === null) return { code: '', fact: 'unknown' };
   const code = 'code' in error ? String(error.code) : 'no code';
-  return 'message' in error ? `${code}: ${String(error.message)}` : code;
+  return { code, fact: 'message' in error ? `${code}: ${String(error.message)}` : code };
 }

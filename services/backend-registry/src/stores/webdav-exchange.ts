@@ -2,7 +2,8 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { unavailable } from '@stowage/common/errors';
 import type { AppError } from '@stowage/common/errors';
-import { abortError, connectionError, unreachable } from './webdav-errors.ts';
+import { unreachable } from './connection-faults.ts';
+import { abortError, connectionError } from './webdav-errors.ts';
 
 /** What is left of an answer that nobody reads is taken in up to here, so that its connection can be used again. */
 const drainBytes = 64 * 1024;
@@ -43,7 +44,7 @@ export class Exchange {
   }
 
   /** The deadline from now on, and what is said when it passes; replaces the one before. */
-  within(milliseconds: number, sentence = 'The backend did not answer in time.'): void {
+  within(milliseconds: number, sentence = unreachable): void {
     this.rest();
     this.#timer = setTimeout(() => this.fail(unavailable(sentence)), milliseconds);
   }
