@@ -60,15 +60,20 @@ export async function completeUpload(
   await requireSize(s3, upload.Key, size, signal);
 }
 
-/** Throws `unavailable` unless an object has `size` bytes: not every server that says that it kept it all did. */
+/**
+ * Throws `unavailable` unless an object has `size` bytes: not every server that says that it kept it all did. One that is not
+ * `etag` any more was replaced by another writer.
+ */
 export async function requireSize(
   s3: S3Connection,
   objectKey: string,
   size: number,
   signal: AbortSignal,
+  etag?: string,
 ): Promise<void> {
   const head = new s3.sdk.HeadObjectCommand({ Bucket: s3.bucket, Key: objectKey });
   const found = await shortCall(s3, (abortSignal) => s3.client.send(head, { abortSignal }), signal);
+  if (etag && found.ETag && found.ETag !== etag) return;
   if (found.ContentLength !== size) throw unavailable('The backend did not keep all that was sent to it.');
 }
 

@@ -59,21 +59,22 @@ interface Write {
 /** Asked for when all bytes were found right; or their last ones leave only then. */
 async function writeAtOnce(write: Write): Promise<void> {
   const { s3, content, signal, cutter } = write;
+  let etag: string | undefined;
   if (content.size > gatheredBytes) {
-    await sendBody(s3, cutter, content.size, signal, (body, abortSignal) => put(write, body, abortSignal));
+    etag = await sendBody(s3, cutter, content.size, signal, (body, abortSignal) => put(write, body, abortSignal));
   } else {
     const body = await gather(cutter);
-    await shortCall(s3, (abortSignal) => put(write, body, abortSignal), signal);
+    etag = await shortCall(s3, (abortSignal) => put(write, body, abortSignal), signal);
   }
-  await requireSize(s3, write.objectKey, content.size, signal);
+  await requireSize(s3, write.objectKey, content.size, signal, etag);
 }
 
-/** One PUT, whose SHA-256 the server compares too. */
+/** One PUT, whose SHA-256 the server compares too. Gives its ETag. */
 async function put(
   { s3, objectKey, content }: Write,
   body: Readable | Buffer,
   abortSignal: AbortSignal,
-): Promise<void> {
+): Promise<string | undefined> {
   const sha256 = Buffer.from(content.sha256);
   const command = new s3.sdk.PutObjectCommand({
     ...at(s3, objectKey),
@@ -84,7 +85,7 @@ async function put(
     ...(s3.isAws ? { ChecksumSHA256: sha256.toString('base64') } : {}),
   });
   command.middlewareStack.add(sha256Header(sha256), signed);
-  await s3.client.send(command, { abortSignal });
+  return (await s3.client.send(command, { abortSignal })).ETag;
 }
 
 async function gather(cutter: BodyCutter): Promise<Buffer> {
