@@ -15,6 +15,7 @@ import { natsAddress } from './nats-address.ts';
 import type { NatsAddress } from './nats-address.ts';
 import { NatsBus } from './nats-bus.ts';
 import { natsCredentials } from './nats-credentials.ts';
+import { defaultStream } from './stream.ts';
 
 /** The permissions that the README tells operators to give. */
 const wanted = permissionsInReadme();
@@ -47,15 +48,30 @@ function openBus(address: NatsAddress, lines: string[] = []): NatsBus {
   return new NatsBus(address, logger);
 }
 
-/** All that the relay asks of a bus. */
-async function relays(bus: NatsBus): Promise<void> {
-  expect(await bus.recentIds(10)).toEqual(new Set());
-  const [job, file] = [testEvent('stowage.jobs.scrub.failed', 'a'), testEvent('stowage.files.moved', 'b')];
-  await bus.publish(job);
-  await bus.publish(file);
-  await bus.publish(job);
-  expect(await bus.recentIds(10)).toEqual(new Set([job.id, file.id]));
-  await bus.check();
+/** All that the relay asks of a bus, on a server that keeps nothing yet: it makes the stream, and brings it up to date. */
+async function relays(address: NatsAddress): Promise<void> {
+  const logger = createLogger('test', 'silent');
+  const before = new NatsBus(address, logger, { ...defaultStream, duplicateWindowMs: 60_000 });
+  const bus = new NatsBus(address, logger);
+  try {
+    expect(await before.recentIds(10)).toEqual(new Set());
+    expect(await bus.recentIds(10)).toEqual(new Set());
+    const [job, file] = [testEvent('stowage.jobs.scrub.failed', 'a'), testEvent('stowage.files.moved', 'b')];
+    await bus.publish(job);
+    await bus.publish(file);
+    await bus.publish(job);
+    expect(await bus.recentIds(10)).toEqual(new Set([job.id, file.id]));
+    await bus.check();
+  } finally {
+    await before.close();
+    await bus.close();
+  }
+}
+
+async function startAnew(server: OwnServer): Promise<void> {
+  await server.kill();
+  await server.wipe();
+  await server.restart();
 }
 
 const quoted = (words: readonly string[]): string => words.map((word) => `"${word}"`).join(', ');
@@ -102,15 +118,8 @@ describeWith('NATS', natsServer(), () => {
       afterAll(() => server.close());
 
       test('makes the stream, publishes, and tells what is there', async () => {
-        const bus = openBus(address);
-        await relays(bus);
-        await bus.close();
-        await server.kill();
-        await server.wipe();
-        await server.restart();
-        const again = openBus(address);
-        await relays(again);
-        await again.close();
+        await startAnew(server);
+        await relays(address);
       });
 
       test('may do nothing else', async () => {
@@ -139,6 +148,22 @@ describeWith('NATS', natsServer(), () => {
     },
   );
 
+  describe('of the permissions in the README', () => {
+    const operator = makeOperator();
+    let server: OwnServer;
+
+    beforeAll(async () => {
+      server = await start(operator.config);
+    });
+    afterAll(() => server.close());
+
+    test.each(wanted.publish)('%s is needed', async (subject) => {
+      await startAnew(server);
+      const credentials = natsCredentials(operator.creds({ ...wanted, publish: without(subject) }));
+      await expect(relays({ ...natsAddress(server.url), credentials })).rejects.toThrow();
+    });
+  });
+
   describe('a bus over TLS', () => {
     let server: OwnServer;
     let ca: string;
@@ -155,9 +180,7 @@ describeWith('NATS', natsServer(), () => {
     afterAll(() => server.close());
 
     test('works with the certificates that it was given', async () => {
-      const bus = openBus({ ...natsAddress(server.url), ca, servers });
-      await relays(bus);
-      await bus.close();
+      await relays({ ...natsAddress(server.url), ca, servers });
     });
 
     test('refuses a server that none of them vouches for', async () => {

@@ -53,10 +53,15 @@ export class NatsBus implements EventBus {
       headers_only: true,
     });
     const messages = await consumer.fetch({ max_messages: count, expires: readTimeoutMs });
-    for await (const message of messages) {
-      ids.add(idOf(message));
-      if (message.info.pending === 0) break;
-    }
+    // Where asking for messages is not allowed, NATS gives no answer at all, and the time above never ends.
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      messages.stop();
+    }, 2 * readTimeoutMs);
+    const complete = await readIds(messages, count, ids).finally(() => clearTimeout(timer));
+    // An end in time with nothing at all: what was there was deleted.
+    if (late || (!complete && ids.size > 0)) throw unavailable('NATS did not tell in time what it keeps.');
     await messages.close();
     await consumer.delete();
     return ids;
@@ -86,6 +91,17 @@ export class NatsBus implements EventBus {
     await Promise.all([...this.#subscriptions].map((subscription) => subscription.stop()));
     await this.#connection.close();
   }
+}
+
+/** Reads up to the end of the stream, or `count`. False where the reading was broken off before. */
+async function readIds(messages: AsyncIterable<JsMsg>, count: number, ids: Set<string>): Promise<boolean> {
+  let read = 0;
+  for await (const message of messages) {
+    ids.add(idOf(message));
+    read += 1;
+    if (message.info.pending === 0 || read === count) return true;
+  }
+  return false;
 }
 
 function idOf(message: JsMsg): string {

@@ -18,7 +18,7 @@ import { createLogger } from '../runtime/logger.ts';
 import { testEvent } from './conformance.ts';
 import { natsAddress } from './nats-address.ts';
 import { NatsBus } from './nats-bus.ts';
-import { OutboxRelay } from './outbox-relay.ts';
+import { OutboxRelay, relayTiming } from './outbox-relay.ts';
 import { readWaiting } from './outbox-reader.ts';
 import { RelayLease } from './relay-lease.ts';
 import { defaultStream } from './stream.ts';
@@ -130,9 +130,20 @@ describeWith('NATS', natsServer(), () => {
       duplicate_window: 300 * 1e9,
     };
     expect(config).toMatchObject(promised);
+    expect(defaultStream.duplicateWindowMs).toBeGreaterThan(relayTiming.leaseMs + relayTiming.retryMs);
     await manager.streams.update('STOWAGE', { ...config, max_age: day, max_bytes: 1e9, subjects: ['stowage.jobs.>'] });
     await bus.recentIds(1);
     expect((await manager.streams.info('STOWAGE')).config).toMatchObject({ ...promised, max_bytes: 1e9 });
+  });
+
+  test('begins where the end of the stream was deleted', async () => {
+    const bus = openBus();
+    await bus.recentIds(1);
+    for (const n of ['a', 'b']) await bus.publish(testEvent('stowage.files.moved', n));
+    const { manager } = await openReader();
+    await manager.streams.deleteMessage('STOWAGE', 2);
+    expect(await bus.recentIds(1)).toEqual(new Set());
+    expect((await bus.recentIds(2)).size).toBe(1);
   });
 
   test('a relay that is killed in the middle is replaced, and every event is there once, in order', async () => {

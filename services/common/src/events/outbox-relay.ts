@@ -26,9 +26,9 @@ export interface RelayOptions<T> {
   onPublished?: (count: number) => void;
 }
 
-// Polled, for a notification from each writer would cost it a lock that all writers share, at its commit.
-const timing = { leaseMs: 15_000, pollMs: 250, retryMs: 5_000 };
-const defaults = { batch: 500, atOnce: 100, ...timing, onPublished: (_count: number): void => undefined };
+/** In ms, unless told otherwise. It polls, for a notification from each writer would cost that a lock all writers share. */
+export const relayTiming = { leaseMs: 15_000, pollMs: 250, retryMs: 5_000 };
+const defaults = { batch: 500, atOnce: 100, ...relayTiming, onPublished: (_count: number): void => undefined };
 const standbyMs = 1_000;
 const firstRetryMs = 250;
 
