@@ -28,6 +28,11 @@ export function startSelectServer(url: string, text: string, how: 'pooled' | 'pi
   return start('select-server.ts', [url, text, how]);
 }
 
+/** Starts an S3 server that lists the blobs of a seeded directory as if it had them. */
+export function startBucketServer(directory: number, count: number, bytes: number): Promise<Baseline> {
+  return start('bucket-server.ts', [directory, count, bytes].map(String));
+}
+
 /** Starts one that does nothing. */
 export function startEmptyServer(): Promise<Baseline> {
   return start('empty-server.ts', []);

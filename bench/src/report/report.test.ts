@@ -32,6 +32,15 @@ test('the middle of readings is told with the least and the most', () => {
   expect(summarise([4, 1, 2, 3])).toEqual({ median: 2.5, min: 1, max: 4 });
 });
 
+test('a copy and a walk of all blobs are held against their aims', () => {
+  const rows = [row('W8', 'one', 300), row('W8', 'bare PUTs', 600), row('W9', 'one', 7_000, { 'RSS growth MiB': 20 })];
+  expect(judge(rows).map(({ workload, value, passes }) => [workload, value, passes])).toEqual([
+    ['W8', 0.5, false],
+    ['W9', 7_000, true],
+    ['W9', 20, true],
+  ]);
+});
+
 describe('a target', () => {
   const verdictOf = (rows: Row[], aim: string) => judge(rows).find((verdict) => verdict.aim === aim);
 

@@ -17,6 +17,9 @@ const notes = `## How to read it
 - The driver is a process of its own; \`driver cores\` is what it took of one core, and its own limits are the first two tables.
 - Stowage starts with what \`npm start\` gives to Node. W7's first start has empty data and nothing compiled before, the
   second finds both.
+- W8's \`bare PUTs\` is a process of its own that signs (SigV4, SHA-256 of the body) and sends by \`node:http\` over 16 kept
+  connections, which is faster than the AWS SDK; its CPU is the S3 server's. W8's other rows run from the PUT of the policy until its
+  job is done: copied, read back, committed. W9 counts RSS from before the first of two runs, without PostgreSQL's processes.
 - Scaled down: the growth of pages is measured in one mode, as queries do not depend on it; seeded files have rows and no
   bytes on the disk; W7's \`npm ci\` runs once, with npm's cache as it is.
 `;

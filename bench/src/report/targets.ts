@@ -128,6 +128,24 @@ const targets: readonly Target[] = [
     atMost: 150,
     of: (rows) => rows.detail('W7', 'one, second start', 'idle RSS MiB'),
   },
+  {
+    workload: 'W8',
+    aim: '≥ 0.6 of 16 plain PUTs at a time',
+    atLeast: 0.6,
+    of: (rows) => ratio(rows.value('W8', 'one'), rows.value('W8', 'bare PUTs')),
+  },
+  {
+    workload: 'W9',
+    aim: '1,000,000 blobs in ≤ 60,000 ms',
+    atMost: 60_000,
+    of: (rows) => rows.value('W9', 'one'),
+  },
+  {
+    workload: 'W9',
+    aim: 'RSS growth ≤ 100 MiB, since before the first run',
+    atMost: 100,
+    of: (rows) => rows.detail('W9', 'one', 'RSS growth MiB'),
+  },
 ];
 
 /** Judges a run by the targets whose workloads are in it. */

@@ -29,11 +29,20 @@ export async function seedEmptyDirectory({ database }: Stowage, directory: numbe
   );
 }
 
+/** How large the content of a seeded file is said to be. */
+export const seededBytes = 10_240;
+
 /**
  * Writes a directory below the root with `count` files straight into the database. They have metadata, blobs and
- * replicas as uploaded ones have, but no bytes on the disk. Numbers of directories begin with 1.
+ * replicas as uploaded ones have, on `backendId` or else the default backend, but no bytes there. Numbers of directories
+ * begin with 1.
  */
-export async function seedDirectory(system: Stowage, directory: number, count: number): Promise<void> {
+export async function seedDirectory(
+  system: Stowage,
+  directory: number,
+  count: number,
+  backendId: string | null = null,
+): Promise<void> {
   await seedEmptyDirectory(system, directory);
   const client = await system.database.connect();
   try {
@@ -41,7 +50,7 @@ export async function seedDirectory(system: Stowage, directory: number, count: n
     // No checks of foreign keys and no wait for the disk: it is faster, and the rows are the same.
     await client.query('set local session_replication_role = replica');
     await client.query('set local synchronous_commit = off');
-    await insertFiles(client, directory, count);
+    await insertFiles(client, { directory, count, backendId });
     await client.query('commit');
     await client.query('vacuum analyze catalog.nodes, catalog.blobs, catalog.replicas');
     // Else a checkpoint would come in the middle of what is measured.
@@ -51,18 +60,25 @@ export async function seedDirectory(system: Stowage, directory: number, count: n
   }
 }
 
-async function insertFiles(client: pg.PoolClient, directory: number, count: number): Promise<void> {
+interface Files {
+  directory: number;
+  count: number;
+  backendId: string | null;
+}
+
+async function insertFiles(client: pg.PoolClient, { directory, count, backendId }: Files): Promise<void> {
   const kind = kindOf(directory);
   await client.query(
     `insert into catalog.blobs (id, size, sha256, chunk_crc32c)
-     select ${idOf(kind, 'n')}, 10240, sha256(n::text::bytea), '\\x00000000' from generate_series(1, $1::int) n`,
+     select ${idOf(kind, 'n')}, ${seededBytes}, sha256(n::text::bytea), '\\x00000000' from generate_series(1, $1::int) n`,
     [count],
   );
   await client.query(
     `insert into catalog.replicas (blob_id, backend_id, key, state)
-     select ${idOf(kind, 'n')}, b.id, 'blobs/seeded/' || n, 'available'
-     from generate_series(1, $1::int) n, registry.backends b where b.is_default`,
-    [count],
+     select blob.id, b.id, 'blobs/' || right(blob.id::text, 2) || '/' || blob.id, 'available'
+     from generate_series(1, $1::int) n, lateral (select ${idOf(kind, 'n')} as id) blob, registry.backends b
+     where case when $2::uuid is null then b.is_default else b.id = $2 end`,
+    [count, backendId],
   );
   // Sizes and times in another order than names, as in a directory that people use.
   await client.query(

@@ -9,6 +9,7 @@ import { w5Page, w5Stat } from './w5-metadata.ts';
 import { w6 } from './w6-tree-changes.ts';
 import { w7 } from './w7-start.ts';
 import { w8 } from './w8-second-copy.ts';
+import { w9 } from './w9-nothing-to-do.ts';
 import type { Workload } from './workload.ts';
 
 /** In the order in which they run. */
@@ -29,4 +30,5 @@ export const workloads: readonly Workload[] = [
   connections,
   w7,
   w8,
+  w9,
 ];
