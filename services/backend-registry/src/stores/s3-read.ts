@@ -7,6 +7,9 @@ import type { S3Connection } from './s3-connection.ts';
 import { hasStatus, isMissing } from './s3-errors.ts';
 import { requireWholeSize } from './whole-size.ts';
 
+/** Made once: for an abort without a reason Node makes an exception with its stack, at the end of each read. */
+const notWanted = new Error('The answer is not wanted any more.');
+
 /** The bytes of a range that is not empty, as BlobStore.read says; errors of the SDK are thrown as they are. */
 export async function readRange(
   s3: S3Connection,
@@ -22,7 +25,7 @@ export async function readRange(
     Key: objectKey,
     Range: `bytes=${start}-${end - 1}`,
   });
-  const release = (): void => request.abort();
+  const release = (): void => request.abort(notWanted);
   try {
     const found = await withDeadline(s3.limits.callMs, signal, (deadline) => {
       deadline.addEventListener('abort', release, { once: true });
