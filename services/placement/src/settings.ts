@@ -61,7 +61,7 @@ export const placementSettings = {
     'How many blobs a full reconcile works on at once.',
     integer(1, 256),
     {
-      fallback: '16',
+      fallback: '32',
     },
   ),
 };
