@@ -147,6 +147,10 @@ test('a page of blobs with their classes and replicas reads no more than itself,
   expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 100 }, (_, n) => seededId(50_001 + n)));
   expect(await faults(() => page({ after: seededId(50_000) }), dearest)).toEqual([]);
   expect(await faults(() => page({ after: '', damaged: true }), dearest)).toEqual([]);
+  const inOrder = [{ fileClass: '', backendIds: [backendId] }];
+  const scan = () => catalog.replicas.scanBlobs({ after: seededId(50_000), limit: 100, inOrder }, at());
+  await scan();
+  expect(await faults(scan, 20_000)).toEqual([]);
   expect(await faults(() => catalog.replicas.getBlob({ blobId: seededId(9) }, at()))).toEqual([]);
 });
 

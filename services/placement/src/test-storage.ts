@@ -109,6 +109,8 @@ export class TestStorage {
       getBlob: async ({ blobId }) => ({ blob: placed(this.#blob(blobId)) }),
       noteReplicas: async ({ notes }) => {
         this.noted.push(notes.length);
+        const places = new Set(notes.map(({ blobId, backendId }) => `${blobId} ${backendId}`));
+        if (places.size < notes.length) throw new Error('a replica was noted twice in one call');
         return { accepted: notes.map((note) => this.#note(note)) };
       },
       claimReplicaRemoval: async ({ blobId, backendId, staying }) => {

@@ -124,6 +124,14 @@ describe('a full reconcile', () => {
     ]);
   });
 
+  test('notes what happens to blobs that are worked on at once in few calls, and none of a replica twice in one', async () => {
+    storage.fill(400, near);
+    await setPolicy('image', [near, far], 2);
+    expect(await reconcile()).toMatchObject({ copied: 400, verified: 400, failed: 0 });
+    expect(storage.noted.reduce((sum, notes) => sum + notes, 0)).toBe(1_200);
+    expect(storage.noted.length).toBeLessThan(600);
+  });
+
   test('reads each copy back before anything is removed', async () => {
     const [id] = storage.fill(1, near);
     await setPolicy('image', [far], 1);

@@ -119,7 +119,7 @@ export class SimulatedWorld implements Executor {
     return (enabled || !isNamed) && (!wasGood || this.good(true).length >= wanted);
   }
 
-  /** The guards of services/catalog/src/replica-notes.ts. */
+  /** The guards of services/catalog/src/note-replicas.ts and replica-notes.ts. */
   #take(note: Note): boolean {
     const backend = this.#at(note.backendId);
     const state = backend.recorded?.state ?? null;
