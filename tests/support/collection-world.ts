@@ -14,7 +14,6 @@ import { createLogger } from '@stowage/common/runtime/logger';
 import { BackendSlots } from '@stowage/placement/backend-slots';
 import { removeBlob } from '@stowage/placement/blob-jobs';
 import { fullReconcile } from '@stowage/placement/full-reconcile';
-import type { ReconcileNeeds } from '@stowage/placement/full-reconcile';
 import { BlobService, CopyResult, VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored';
 import { ComparisonService } from '@stowage/proto/stowage/catalog/v1/comparison';
@@ -202,7 +201,7 @@ export class CollectionWorld {
     return rows.map((row) => row.blob_id);
   }
 
-  #db(): ReconcileNeeds['db'] {
+  #db(): Parameters<typeof fullReconcile>[0]['db'] {
     return queryBuilder(this.#placement);
   }
 

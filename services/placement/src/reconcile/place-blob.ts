@@ -5,12 +5,12 @@ import { backgroundContext } from '@stowage/common/rpc/context';
 import type { BackendSlots } from '../backend-slots.ts';
 import { textParam } from '../job-params.ts';
 import { executeBlob } from './execute-blob.ts';
-import { queueFollowUp } from './full-reconcile.ts';
-import type { ReconcileNeeds } from './full-reconcile.ts';
+import { queueFollowUp } from './follow-up.ts';
 import { RemoteExecutor } from './remote-executor.ts';
 import { SlottedExecutor } from './slotted-executor.ts';
 import { detailOf } from './tally.ts';
 import { FreshView, loadView } from './view.ts';
+import type { ReconcileNeeds } from './walk.ts';
 
 /**
  * Brings one blob to where its policies say. Fails, to be tried again, where a backend failed it; the last time a full
