@@ -1,27 +1,25 @@
 import type { JsonObject } from '@bufbuild/protobuf';
 import type { Kysely } from 'kysely';
-import { query } from '@stowage/common/database/transaction';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
 import { noteGlimpse, noteHealth, placeOf } from './backend-health.ts';
 import type { Finding, Weight } from './backend-health.ts';
+import { checkMarker } from './backend-marker.ts';
 import { findBackend } from './backend-row.ts';
+import { ChangedMeanwhile, current } from './changed-meanwhile.ts';
 import { probe, step, StepFault } from './probe.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
-import { SharedTurn } from './shared-turn.ts';
 import { readSecrets } from './secrets/secret-table.ts';
 import type { Secrets } from './secrets/secret-table.ts';
+import { SharedTurn } from './shared-turn.ts';
+import { SlowLooks } from './slow-looks.ts';
 import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
-import { isAppendable, MarkerFault, openStore } from './stores/open-store.ts';
+import { davRootPath, isAppendable, openStore } from './stores/open-store.ts';
 import type { StoreNeeds } from './stores/open-store.ts';
-import { davRootPath } from './stores/open-store.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** How long a marker that was found right is believed, and the row of its backend with it. */
 const believedMs = 30_000;
-
-/** A look that failed sooner costs nobody a wait; after another one nobody looks for a while. */
-const slowLook = { fromMs: 100, restMs: 1_000 };
 
 interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
@@ -31,17 +29,6 @@ interface Opened {
   /** Both of the clock that nobody sets. */
   foundRightAt: number;
   believedUntil: number;
-}
-
-/** The backend was changed while it was looked at. */
-class ChangedMeanwhile extends Error {}
-
-/** How often a backend is looked at again that is changed meanwhile. */
-const looksMax = 5;
-/** A look that took its time before it failed, and when the next one may begin. */
-interface SlowLook {
-  error: unknown;
-  until: number;
 }
 
 interface Needs {
@@ -59,7 +46,7 @@ export class OpenBackends {
   readonly #checking = new Map<string, Promise<BlobStore>>();
   /** Counts what was heard of changes: what was begun before the last one is not believed. */
   #changes = 0;
-  readonly #slow = new Map<string, SlowLook>();
+  readonly #slow = new SlowLooks();
 
   constructor(needs: Needs) {
     this.#needs = needs;
@@ -84,10 +71,10 @@ export class OpenBackends {
   /** As open, with the marker looked at now. Of a backend that hangs some wait, and the others are told at once. */
   async recheck(backendId: string): Promise<BlobStore> {
     const running = this.#checking.get(backendId);
-    const slow = this.#slow.get(backendId);
-    if (slow && (running || slow.until > performance.now())) throw slow.error;
+    this.#slow.refuse(backendId, running !== undefined);
     if (running) return running;
-    const checking = this.#timed(backendId).finally(() => this.#checking.delete(backendId));
+    const looking = this.#slow.timed(backendId, () => current(() => this.#glimpse(backendId)));
+    const checking = looking.finally(() => this.#checking.delete(backendId));
     this.#checking.set(backendId, checking);
     return checking;
   }
@@ -134,7 +121,7 @@ export class OpenBackends {
         await probe(await this.#openChecked(row, changes));
       });
       if (!(await noteHealth(this.#needs.db, row, finding, weight))) throw new ChangedMeanwhile();
-      if (!finding.fault) this.#slow.delete(backendId);
+      if (!finding.fault) this.#slow.forget(backendId);
     });
   }
 
@@ -152,31 +139,13 @@ export class OpenBackends {
   /** Looks at row and marker again before a store is used the next time; null is every one. */
   doubt(backendId: string | null): void {
     this.#changes += 1;
-    const ids = backendId === null ? [...this.#opened.keys(), ...this.#slow.keys()] : [backendId];
-    for (const id of ids) {
-      this.#disbelieve(id);
-      this.#slow.delete(id);
-    }
+    this.#slow.forget(backendId);
+    for (const id of backendId === null ? this.#opened.keys() : [backendId]) this.#disbelieve(id);
   }
 
   #disbelieve(backendId: string): void {
     const opened = this.#opened.get(backendId);
     if (opened) Object.assign(opened, { believedUntil: 0, foundRightAt: Number.NEGATIVE_INFINITY });
-  }
-
-  async #timed(backendId: string): Promise<BlobStore> {
-    const startedAt = performance.now();
-    try {
-      const store = await current(() => this.#glimpse(backendId));
-      this.#slow.delete(backendId);
-      return store;
-    } catch (error) {
-      const tookMs = performance.now() - startedAt;
-      const until = performance.now() + Math.max(tookMs, slowLook.restMs);
-      if (tookMs < slowLook.fromMs) this.#slow.delete(backendId);
-      else this.#slow.set(backendId, { error, until });
-      throw error;
-    }
   }
 
   async #glimpse(backendId: string): Promise<BlobStore> {
@@ -214,7 +183,7 @@ export class OpenBackends {
     const same = known?.location === location ? known : null;
     const opened = same ?? this.#newlyOpened(location, await step('open', () => this.#openStore(row, {})));
     try {
-      await step('marker', () => this.#checkMarker(opened.store, row));
+      await step('marker', () => checkMarker(this.#needs.db, opened.store, row));
     } catch (error) {
       this.#disbelieve(row.id);
       throw error;
@@ -246,55 +215,6 @@ export class OpenBackends {
     const secrets = { ...(await readSecrets(db, keys(), row.id)), ...newSecrets };
     return openStore({ type, config, secrets, isDefault, marked }, stores);
   }
-
-  /**
-   * Throws MarkerFault unless the store bears the marker of this backend, which is written only until it was read back
-   * once: a marker that is missing afterwards means that the disk is.
-   */
-  async #checkMarker(store: BlobStore, row: BackendRow): Promise<void> {
-    let identity = await store.identity();
-    if (identity === null && !row.marked) {
-      await claim(store, row.id);
-      identity = await store.identity();
-    }
-    if (identity !== row.id) throw wrongMarker(identity);
-    if (row.marked) return;
-    await query(() =>
-      this.#needs.db
-        .updateTable('registry.backends')
-        .set({ marked: true })
-        .where('id', '=', row.id)
-        .where('version', '=', row.version)
-        .execute(),
-    );
-  }
-}
-
-/** Does a look again that a change overtook. Throws `unavailable` where that happens again and again. */
-async function current<R>(look: () => Promise<R>): Promise<R> {
-  for (let looks = 1; ; looks += 1) {
-    try {
-      return await look();
-    } catch (error) {
-      if (!(error instanceof ChangedMeanwhile)) throw error;
-      if (looks === looksMax) throw unavailable('The backend is being changed just now: try again.', error, 1);
-    }
-  }
-}
-
-async function claim(store: BlobStore, backendId: string): Promise<void> {
-  await store.claim(backendId).catch((error: unknown) => {
-    if (!(error instanceof AppError) || error.code !== 'state_conflict') throw error;
-    throw new MarkerFault(error.detail, error);
-  });
-}
-
-function wrongMarker(identity: string | null): MarkerFault {
-  return new MarkerFault(
-    identity === null
-      ? 'The place of this backend has no identity marker: is its disk mounted?'
-      : 'The place of this backend bears the marker of another backend.',
-  );
 }
 
 /** Throws `unavailable` for a store that content can't grow in. */
