@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { freeFolder, makeBackend, newBackend } from '@stowage/tests/support/backends';
-import { expectStatus, logIn } from '@stowage/tests/support/client';
+import { expectStatus, logIn, until } from '@stowage/tests/support/client';
 import type { Answer, Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { mountTmpfs, noTmpfs } from '@stowage/tests/support/mounts';
@@ -29,9 +29,16 @@ afterAll(async () => {
 
 const path = (backend: Json, action = ''): string => `/api/backends/${backend['id']}${action}`;
 
+/** With no full reconcile under way, which would soon see through what the tests write into the metadata. */
 async function disabled(): Promise<Json> {
   const backend = await makeBackend(root);
-  return expectStatus(await root.post(path(backend, '/disable')), 200).json;
+  const { json } = expectStatus(await root.post(path(backend, '/disable')), 200);
+  const open = `select from jobs.jobs where kind = 'full_reconcile' and state in ('pending', 'running')`;
+  await until(async () => {
+    await root.post('/api/jobs/run-pending', { kinds: ['full_reconcile'], wait_seconds: 5 });
+    return (await database.query(open)).rowCount === 0;
+  }, 60_000);
+  return json;
 }
 
 /** Puts a file, and gives it another replica on a backend, as a job would. */

@@ -40,7 +40,7 @@ async function kept(ring: KeyRing, idempotencyKey: string): Promise<string> {
 }
 
 function backendNamed(name: string) {
-  const config = { url: 'http://127.0.0.1:9/', root_path: '/x', username: 'ann', password: 'hush' };
+  const config = { url: 'http://127.0.0.1:9/', root_path: `/${name}`, username: 'ann', password: 'hush' };
   return { name, type: 'webdav', config };
 }
 

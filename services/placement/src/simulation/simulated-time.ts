@@ -40,7 +40,8 @@ export class SimulatedTime {
     if (!next) return false;
     this.#waiting.splice(this.#waiting.indexOf(next), 1);
     next.go();
-    await new Promise<void>((settled) => setImmediate(settled));
+    // A tick comes once no microtask is left; a turn of the event loop would do that too, and cost a hundred times as much.
+    await new Promise<void>((settled) => process.nextTick(settled));
     return true;
   }
 }
