@@ -33,7 +33,9 @@ const path = (backend: Json, action = ''): string => `/api/backends/${backend['i
 async function disabled(): Promise<Json> {
   const backend = await makeBackend(root);
   const { json } = expectStatus(await root.post(path(backend, '/disable')), 200);
-  const open = `select from jobs.jobs where kind = 'full_reconcile' and state in ('pending', 'running')`;
+  const open = `
+    select from jobs.jobs where kind = 'full_reconcile' and (
+      state = 'running' or state = 'pending' and run_after < now() + interval '5 minutes')`;
   await until(async () => {
     await root.post('/api/jobs/run-pending', { kinds: ['full_reconcile'], wait_seconds: 5 });
     return (await database.query(open)).rowCount === 0;
