@@ -138,7 +138,7 @@ function compared(make: () => Promise<Json>, open: (backend: Json) => StoredObje
     for (const key of orphans) expect(await objects.get(key)).not.toBeNull();
     expect(await reconcile(backend, { remove_unknown: true })).toMatchObject({ removed: 3, kept: null });
     await until(async () => (await Promise.all(orphans.map((key) => objects.get(key)))).every((got) => got === null));
-  });
+  }, 180_000);
 
   test('a place without its marker is not compared: nothing is missing, nothing goes (R19)', async () => {
     const kept = await objects.get(marker);
