@@ -5,7 +5,7 @@ import { makeBackend } from '@stowage/tests/support/backends';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
-import { PartitionProxy } from '@stowage/tests/support/partition-proxy';
+import { FickleProxy } from '@stowage/tests/support/fickle-proxy';
 import { expectProblem } from '@stowage/tests/support/problems';
 import { describeWith, s3Server, webdavServer } from '@stowage/tests/support/real-servers';
 import { makeS3Backend, makeWebdavBackend } from '@stowage/tests/support/remote-backends';
@@ -97,11 +97,10 @@ describeWith('WebDAV', webdavServer(), (server) => {
 
 describeWith('S3', s3Server(), (server) => {
   /** A server that can go away, and come back. */
-  async function behindProxy(work: (remote: Json, proxy: PartitionProxy) => Promise<void>): Promise<void> {
-    const { host } = new URL(server.url);
-    const proxy = await PartitionProxy.start(host);
+  async function behindProxy(work: (remote: Json, proxy: FickleProxy) => Promise<void>): Promise<void> {
+    const proxy = await FickleProxy.start(server.url);
     try {
-      await work(await makeS3Backend(admin, { ...server, url: `http://${proxy.address}` }), proxy);
+      await work(await makeS3Backend(admin, { ...server, url: new URL(proxy.url).origin }), proxy);
     } finally {
       await proxy.close();
     }
@@ -112,10 +111,10 @@ describeWith('S3', s3Server(), (server) => {
       const content = Buffer.alloc(14_000_000, 'grows');
       const made = await upload(await classOn([remote]), content.subarray(0, 100), content.length);
       expectStatus(await append(admin, made.path, 100, content.subarray(100, 6_000_000)), 204);
-      proxy.lose('both');
+      proxy.turn('refuses');
       const refused = await append(admin, made.path, 6_000_000, content.subarray(6_000_000));
       expectProblem(refused, 503, 'unavailable');
-      proxy.lose(null);
+      proxy.turn('answers');
       const offset = await until(async () => {
         const head = await admin.tus('HEAD', made.path);
         return head.status === 200 ? await offsetOf(admin, made.path) : null;
@@ -135,12 +134,12 @@ describeWith('S3', s3Server(), (server) => {
     await behindProxy(async (remote, proxy) => {
       const fileClass = await classOn([home, remote], 2, { sync_replicas: 2 });
       const made = await upload(fileClass, Buffer.from('both or none'));
-      proxy.lose('both');
+      proxy.turn('refuses');
       const first = await finalize(admin, made);
       expect([202, 503]).toContain(first.status);
       expect(first.headers.get('retry-after')).toMatch(/^\d+$/);
       expect(expectStatus(await admin.get(`/api/uploads/${made.id}`), 200).json).toMatchObject({ state: 'finalizing' });
-      proxy.lose(null);
+      proxy.turn('answers');
       const file = await until(async () => {
         const answer = await finalize(admin, made);
         return answer.status === 201 ? answer.json : null;

@@ -105,8 +105,13 @@ describeWith('S3', s3Server(), (server) => {
     );
     await sleep(beforeMs);
     const everyone = loads.flatMap(({ clients }) => clients);
-    for (const client of everyone) client.outageSince = performance.now();
+    const darkens = (backend: Load['backend']): void => {
+      const clients = loads.filter((one) => one.backend === backend).flatMap((one) => one.clients);
+      for (const client of clients) client.outageSince = performance.now();
+    };
+    darkens('killed');
     await own.kill();
+    darkens('hung');
     proxy.turn('is silent');
     await sleep(faultSizes.backendOutageMs);
     await own.restart();

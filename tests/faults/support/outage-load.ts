@@ -93,9 +93,10 @@ export class OutageClient {
     return true;
   }
 
-  /** What has begun before all went dark may have to wait for the light; its bytes are nowhere else. */
+  /** What has begun before all went dark may have to wait for the light, or to be asked again: its bytes are nowhere else. */
   #stuck(upload: Unfinished, begunAt: number, what: string, answer: Answer | null): void {
-    if (begunAt < this.outageSince && (answer === null || answer.status === 503)) this.unfinished.push(upload);
+    const waits = answer === null || answer.status === 503 || answer.status === 202;
+    if (begunAt < this.outageSince && waits) this.unfinished.push(upload);
     else this.#failed(`${what} of ${upload.id}`, answer);
   }
 
