@@ -33,6 +33,21 @@ export async function resultOf(system: Stowage, job: unknown): Promise<Record<st
   throw new Error('the job takes too long');
 }
 
+/** Waits until no full reconcile runs, or is about to. */
+export async function noReconcile(system: Stowage): Promise<void> {
+  const isNear = (job: Record<string, unknown>): boolean => Date.parse(textOf(job, 'run_after')) < Date.now() + 60_000;
+  for (const started = performance.now(); performance.now() - started < jobLimitMs;) {
+    const [running, pending] = await Promise.all(
+      ['running', 'pending'].map((state) => ask(system, 'GET', `/api/jobs?kind=full_reconcile&state=${state}`)),
+    );
+    const jobs = (page: Record<string, unknown> | undefined): Record<string, unknown>[] =>
+      Array.isArray(page?.['items']) ? page['items'].map(fieldsOf) : [];
+    if (jobs(running).length === 0 && !jobs(pending).some(isNear)) return;
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+  throw new Error('full reconciles do not come to an end');
+}
+
 /** The fields of an object of an answer; none of what is no object. */
 export function fieldsOf(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {};

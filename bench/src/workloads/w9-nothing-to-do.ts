@@ -3,7 +3,7 @@ import { forgetPeaks, usageOf } from '../measure/processes.ts';
 import type { Usage } from '../measure/processes.ts';
 import type { Row } from '../measure/row.ts';
 import { summarise } from '../measure/summary.ts';
-import { ask, resultOf, textOf } from '../system/api.ts';
+import { ask, noReconcile, resultOf, textOf } from '../system/api.ts';
 import { seedDirectory, seededBytes } from '../system/seed.ts';
 import type { Stowage } from '../system/stowage.ts';
 import { mebibyte } from './contenders.ts';
@@ -26,7 +26,7 @@ export const w9: Workload = {
     const count = setting.small ? 2_000 : 1_000_000;
     const server = await started.add(startBucketServer(directory, count, seededBytes));
     const rows: Row[] = [];
-    for (const system of await started.systems()) {
+    for (const system of await started.ownSystems()) {
       setting.say(`seeding ${count} blobs (${system.mode})`);
       const endpoint = `http://127.0.0.1:${server.port}`;
       rows.push(await reconcileAgain(setting, system, endpoint, count));
@@ -69,6 +69,7 @@ interface Run {
 }
 
 async function measure(system: Stowage, count: number): Promise<Run> {
+  await noReconcile(system);
   forgetPeaks(system.processes);
   const started = performance.now();
   const { job } = await ask(system, 'POST', '/api/jobs/enqueue-full-reconcile', {});

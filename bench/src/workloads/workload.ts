@@ -47,7 +47,11 @@ export class Started {
 
   /** A Stowage of each mode that was asked for. */
   async systems(): Promise<readonly Stowage[]> {
-    if (this.#setting.shared) return this.#setting.shared;
+    return this.#setting.shared ?? this.ownSystems();
+  }
+
+  /** As systems, with nothing in them that other workloads left. */
+  async ownSystems(): Promise<readonly Stowage[]> {
     const systems: Stowage[] = [];
     const { scratch, profile } = this.#setting;
     for (const mode of this.#setting.modes) {
