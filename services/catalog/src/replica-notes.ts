@@ -24,11 +24,12 @@ export async function claimReplicaRemoval(trx: Trx, request: ClaimReplicaRemoval
   // A statement of its own, so that the next one sees what the lock had to wait for.
   await sql`
     select from catalog.replicas where blob_id = ${blobId} order by backend_id for update`.execute(trx);
+  // Compared as text, so that in a new installation, not analysed yet, no index by backend is read for the few of a blob.
   const { rows } = await sql`
     update catalog.replicas r set state = 'removing', removing_since = now()
     where r.blob_id = ${blobId} and r.backend_id = ${backendId} and ${isAtRest} and ${staying.length}::bigint = (
       select count(*) from catalog.replicas s
-      where s.blob_id = r.blob_id and s.backend_id = any(${staying}::uuid[]) and s.state = 'available'
+      where s.blob_id = ${blobId} and s.backend_id::text = any(${staying}::text[]) and s.state = 'available'
         and s.verified_at >= now() - ${Number(verifiedWithinMs)} * interval '1 ms')
     returning r.blob_id`.execute(trx);
   return { accepted: rows.length > 0 };

@@ -26,6 +26,8 @@ interface Needs {
   /** How many replicas are looked at at once. */
   atOnce: number;
   context: CallContext;
+  /** A disabled backend gets no replica: what was forgotten there stays so. */
+  enabled: boolean;
 }
 
 const pageSize = 500;
@@ -35,8 +37,8 @@ const listTimeoutMs = 120_000;
 
 /**
  * Compares what one backend lists with what the metadata has there, both ways. A replica that is not listed is looked at:
- * only what the store itself says makes it missing. A known blob that has no replica there gets one, to be verified. What
- * nothing knows is noted, and no more: never is metadata made of it.
+ * only what the store itself says makes it missing. A known blob that has no replica there gets one, to be verified, unless
+ * the backend is disabled. What nothing knows is noted, and no more: never is metadata made of it.
  */
 export class BackendComparison {
   readonly #needs: Needs;
@@ -90,12 +92,12 @@ export class BackendComparison {
 
   async #place(strays: readonly StoredBlob[]): Promise<void> {
     if (strays.length === 0) return;
-    const { sides, context, unknown } = this.#needs;
+    const { sides, context, unknown, enabled } = this.#needs;
     const { backendId } = this.#sighting;
     const blobIds = strays.map(({ blobId }) => blobId);
     const { standings } = await sides.comparison.lookUpBlobs({ backendId, blobIds }, context);
     const are = (standing: BlobStanding): StoredBlob[] => strays.filter((_, index) => standings[index] === standing);
-    for (const { blobId } of are(BlobStanding.ELSEWHERE)) {
+    for (const { blobId } of enabled ? are(BlobStanding.ELSEWHERE) : []) {
       const { accepted } = await sides.comparison.adoptReplica({ blobId, backendId }, context);
       if (accepted) this.#report.counts.adopted += 1;
     }

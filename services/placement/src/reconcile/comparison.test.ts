@@ -161,6 +161,16 @@ describe('what is listed without a replica', () => {
     expect(storage.goodAt(twice)).toEqual([near]);
   });
 
+  test('of a known blob gets none on a disabled backend: what was forgotten there stays so', async () => {
+    const [twice = ''] = storage.fill(5, near);
+    sides.plant(far, { size: 100 }, twice);
+    await admin.query(`update registry.backends set enabled = false where id = $1`, [far]);
+    expect((await run()).far).toMatchObject({ compared: true, adopted: 0, unknown: 0 });
+    expect(storage.done).toEqual([]);
+    await admin.query(`update registry.backends set enabled = true where id = $1`, [far]);
+    expect((await run()).far).toMatchObject({ adopted: 1 });
+  });
+
   test('of an upload that is not finished is not told of, and never touched', async () => {
     graceMs = 0;
     storage.fill(20, near);

@@ -16,6 +16,7 @@ import { BackendReport, isObject } from './compare-report.ts';
 import type { Executor } from './executor.ts';
 import { whyKept } from './removal-gate.ts';
 import { UnknownObjects } from './unknown-objects.ts';
+import type { Sighting } from './unknown-objects.ts';
 
 /** What comparing takes beside what a full reconcile has anyway. */
 export interface CompareNeeds {
@@ -128,15 +129,10 @@ export class Comparison {
 
   async #compare({ report, from, before }: Current): Promise<void> {
     const sighting = { backendId: report.backendId, run: this.#run, before };
-    const { sides, executor, atOnce, context } = this.#needs;
+    const { context } = this.#needs;
     try {
       if (report.reason === null) {
-        this.#running ??= new BackendComparison(
-          { sides, executor, atOnce, context, unknown: this.#unknown },
-          report,
-          sighting,
-          from,
-        );
+        this.#running ??= await this.#begin(report, sighting, from);
         if (await this.#running.step()) return;
         await this.#unknown.complete(sighting, context.signal);
       }
@@ -147,6 +143,13 @@ export class Comparison {
     this.#reports.push(report);
     this.#current = null;
     this.#running = null;
+  }
+
+  async #begin(report: BackendReport, sighting: Sighting, from: MergePosition): Promise<BackendComparison> {
+    const { db, sides, executor, atOnce, context } = this.#needs;
+    const enabled = (await loadBackends(db)).get(report.backendId)?.enabled === true;
+    const needs = { sides, executor, atOnce, context, enabled, unknown: this.#unknown };
+    return new BackendComparison(needs, report, sighting, from);
   }
 
   /** Deals with the unknown objects of the next backend. */
