@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { enqueueJobs } from '@stowage/common/jobs/bulk';
+import type { BulkJob } from '@stowage/common/jobs/bulk';
 import { dueNow } from '@stowage/common/jobs/enqueue';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type {
@@ -14,36 +15,44 @@ import type { Trx } from './nodes.ts';
 /** Days of them: nobody else comes for what lies on a backend that is away. */
 export const removalAttempts = 1_000;
 
+/** A blob, and when it may be removed. */
+interface Removable {
+  id: string;
+  delete_after: Date;
+}
+
+function removalOf({ id, delete_after: runAfter }: Removable): BulkJob {
+  return { params: { blob_id: id }, runAfter, dedupeKey: id };
+}
+
 /**
  * Marks those of the blobs that no node refers to (any more) for removal after the grace time, and queues it. Called in
  * the transaction that deleted the nodes.
  */
 export async function releaseBlobs(trx: Trx, blobIds: readonly string[], graceMs: number): Promise<void> {
   if (blobIds.length === 0) return;
-  const { rows } = await sql<{ id: string; delete_after: Date }>`
+  const { rows } = await sql<Removable>`
     update catalog.blobs b set delete_after = now() + ${graceMs} * interval '1 ms'
     where id = any(${blobIds}::uuid[]) and not exists (select from catalog.nodes n where n.blob_id = b.id)
     returning id, delete_after`.execute(trx);
-  const jobs = rows.map(({ id, delete_after: runAfter }) => ({ params: { blob_id: id }, runAfter, dedupeKey: id }));
-  await enqueueJobs(trx, 'remove_blob', jobs, removalAttempts);
+  await enqueueJobs(trx, 'remove_blob', rows.map(removalOf), removalAttempts);
 }
 
-/** Longer than the tries of a job that removes a blob take. */
+/** How long after it was due a removal is asked for again: nothing may be trying it any more. */
 const lateMs = 600_000;
 const lateAtOnce = 1_000;
 
 /**
- * Queues again the removal of blobs that wait for it so long that their jobs must have failed, as where a backend was away
- * for longer than they were tried. Those that wait longest come first, and wait anew.
+ * Queues again the removal of blobs that wait for it so long that their jobs may have been cancelled, or given up; one that
+ * is pending stays the only one. Those that wait longest come first, and wait anew.
  */
 export async function requeueRemovals(trx: Trx): Promise<void> {
-  const { rows } = await sql<{ id: string; delete_after: Date }>`
+  const { rows } = await sql<Removable>`
     update catalog.blobs b set delete_after = ${dueNow} where id in (
       select id from catalog.blobs where delete_after < now() - ${lateMs} * interval '1 ms'
       order by delete_after limit ${lateAtOnce} for update skip locked)
     returning id, delete_after`.execute(trx);
-  const jobs = rows.map(({ id, delete_after: runAfter }) => ({ params: { blob_id: id }, runAfter, dedupeKey: id }));
-  await enqueueJobs(trx, 'remove_blob', jobs);
+  await enqueueJobs(trx, 'remove_blob', rows.map(removalOf));
 }
 
 /**

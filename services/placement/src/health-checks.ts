@@ -1,13 +1,11 @@
-import { AppError } from '@stowage/common/errors';
 import type { NewJob } from '@stowage/common/jobs/enqueue';
 import type { JobHandler } from '@stowage/common/jobs/job';
-import { backgroundContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { Kysely } from 'kysely';
+import { backendJob } from './backend-job.ts';
 import { loadBackends } from './backend-standing.ts';
 import { healthCheckOf } from './enqueue.ts';
-import { textParam } from './job-params.ts';
 import type { Tables } from './tables.ts';
 
 /** A probe has several steps, each with a limit of its own. */
@@ -15,18 +13,11 @@ const checkTimeoutMs = 120_000;
 
 /** Probes one backend as one of a series: a single failure is no outage. A backend that is gone needs none. */
 export function healthCheck(backends: Client<typeof BackendService>): JobHandler {
-  return async (job, { signal }) => {
-    const id = textParam(job, 'backend_id');
-    const context = backgroundContext(signal, job.id);
-    try {
-      const { backend } = await backends.checkBackend({ id, scheduled: true }, context, { timeoutMs: checkTimeoutMs });
-      const { status = 'unknown', detail = null, latencyMs = null } = backend?.health ?? {};
-      return { status, detail, latency_ms: latencyMs };
-    } catch (error) {
-      if (error instanceof AppError && error.code === 'not_found') return { gone: true };
-      throw error;
-    }
-  };
+  return backendJob(async (id, context) => {
+    const { backend } = await backends.checkBackend({ id, scheduled: true }, context, { timeoutMs: checkTimeoutMs });
+    const { status = 'unknown', detail = null, latencyMs = null } = backend?.health ?? {};
+    return { status, detail, latency_ms: latencyMs };
+  });
 }
 
 /** A check of each enabled backend, for a schedule. */

@@ -180,7 +180,11 @@ async function land<R>(
   parts: UploadParts,
   request: CreateUploadRequest,
   context: CallContext,
-  work: (upload: StagedUpload, inTime: <T>(call: Promise<T>) => Promise<T>, hasAlternative: boolean) => Promise<R>,
+  work: (
+    upload: StagedUpload,
+    inTime: <T extends object>(call: Promise<T>) => Promise<T>,
+    hasAlternative: boolean,
+  ) => Promise<R>,
 ): Promise<{ upload: StagedUpload; result: R }> {
   const except: string[] = [];
   for (;;) {
@@ -200,13 +204,10 @@ function mayBeItsBackend(error: unknown): boolean {
   return error instanceof AppError && (error.code === 'unavailable' || error.code === 'insufficient_storage');
 }
 
-async function withinPatience<T>(call: Promise<T>): Promise<T> {
-  const answered = await withinWait(
-    call.then((answer) => ({ answer })),
-    patienceMs,
-  );
-  if (answered === null) throw unavailable('The backend takes too long.');
-  return answered.answer;
+async function withinPatience<T extends object>(call: Promise<T>): Promise<T> {
+  const answer = await withinWait(call, patienceMs);
+  if (answer === null) throw unavailable('The backend takes too long.');
+  return answer;
 }
 
 /** Nobody will ever know of the upload. */
