@@ -1,14 +1,13 @@
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { serviceNames } from '@stowage/common/rpc/connections';
 import type { ServiceName } from '@stowage/common/rpc/connections';
 import type { Logger } from '@stowage/common/runtime/logger';
 import { StartupError } from '@stowage/common/runtime/run-process';
 import type { Environment } from '@stowage/common/runtime/settings';
+import { freePorts } from './free-ports.ts';
 
 const loopback = '127.0.0.1';
 const startLimitMs = 60_000;
@@ -132,13 +131,4 @@ async function isReady(probe: string): Promise<boolean> {
   } catch {
     return false;
   }
-}
-
-/** Ports that are free now; all are held open until all are found, so that no two are the same. */
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer());
-  await Promise.all(servers.map((server) => once(server.listen(0, loopback), 'listening')));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
 }

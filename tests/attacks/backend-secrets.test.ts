@@ -9,7 +9,8 @@ import type { Answer, CallOptions, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { EchoServer, echoes } from '@stowage/tests/support/echo-server';
 import { OtlpReceiver } from '@stowage/tests/support/otlp-receiver';
-import { freePort, startSystem, uniqueName } from '@stowage/tests/support/system';
+import { freePort } from '@stowage/launcher/free-ports';
+import { startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 
 const word = (what: string): string => `canary${what}${randomBytes(12).toString('hex')}`;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startEmbeddedPostgres } from '@stowage/launcher/embedded-postgres';
 import type { EmbeddedPostgres } from '@stowage/launcher/embedded-postgres';
+import { freePort } from '@stowage/launcher/free-ports';
 import { chmod, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,7 +18,7 @@ import type { PlainStart } from '../support/plain-start.ts';
 import { answers, findPostgres, processesOf } from '../support/postgres-process.ts';
 import { killThem } from '../support/processes.ts';
 import { chooseSeed, Random } from '../support/random.ts';
-import { adminPassword, freePort } from '../support/system.ts';
+import { adminPassword } from '../support/system.ts';
 import type { Mode } from '../support/system.ts';
 
 const clients = 4;

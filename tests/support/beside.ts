@@ -3,8 +3,8 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { freePorts } from '@stowage/launcher/free-ports';
 import { until } from './client.ts';
-import { freePort } from './system.ts';
 import type { System } from './system.ts';
 
 const repository = join(import.meta.dirname, '../..');
@@ -29,7 +29,7 @@ export async function startBeside(
   environment: Record<string, string> = {},
 ): Promise<Beside> {
   const first = await environmentOf(await system.pidOf(service));
-  const [rpc, bytes, management, port] = [await freePort(), await freePort(), await freePort(), await freePort()];
+  const [rpc = 0, bytes = 0, management = 0, port = 0] = await freePorts(4);
   const main = join(repository, `services/${service}/src/main.ts`);
   const child = spawn(process.execPath, [main], {
     cwd: repository,

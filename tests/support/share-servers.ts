@@ -7,7 +7,7 @@ import { delimiter, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { serverKinds } from './server-kinds.ts';
 import type { ServerKind } from './server-kinds.ts';
-import { freePort } from './system.ts';
+import { freePort } from '@stowage/launcher/free-ports';
 
 export type KindName = keyof typeof serverKinds;
 

@@ -3,9 +3,9 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from '@stowage/launcher/free-ports';
 import { startTestDatabase } from './test-database.ts';
 
 /** The two shapes that the same code runs in. */
@@ -158,17 +158,6 @@ async function childrenOf(parent: number): Promise<{ pid: number; command: strin
 /** Processes come and go while /proc is read. */
 async function read(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '');
-}
-
-/** A port that is free now. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (typeof address !== 'object' || !address) throw new Error('no port');
-  return address.port;
 }
 
 /** A name that no other test uses. */

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type FileHandle, open, rename, stat } from 'node:fs/promises';
-import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRoot, spawnAs } from './account.ts';
 import type { Binaries } from './binaries.ts';
 import { POSTGRES_ENVIRONMENT } from './cluster.ts';
+import { freePort } from '../free-ports.ts';
 import { hasCode, until } from './files.ts';
 import type { Home } from './home.ts';
 import { findPostmaster } from './postmaster.ts';
@@ -124,18 +124,6 @@ async function ending(child: ChildProcess): Promise<string> {
     child.once('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`));
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen(0, '127.0.0.1', resolve);
-  await promise;
-  const address = server.address();
-  server.close();
-  if (address === null || typeof address === 'string') throw new Error('no free port on 127.0.0.1');
-  return address.port;
 }
 
 // The log quotes statements that failed, and so data: it belongs to the owner of the cluster alone.
