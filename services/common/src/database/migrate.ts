@@ -20,6 +20,7 @@ import * as compare from './migrations/0015-compare.ts';
 import * as usablePlaces from './migrations/0016-usable-places.ts';
 import * as knownUploads from './migrations/0017-known-uploads.ts';
 import * as lateRemovals from './migrations/0018-late-removals.ts';
+import * as exports from './migrations/0020-export.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -41,6 +42,7 @@ export const migrations: Record<string, Migration> = {
   '0016-usable-places': usablePlaces,
   '0017-known-uploads': knownUploads,
   '0018-late-removals': lateRemovals,
+  '0020-export': exports,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
