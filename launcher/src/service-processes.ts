@@ -92,6 +92,7 @@ export class ServiceProcesses {
       STOWAGE_UPLOAD_BYTES: bytes('upload'),
       STOWAGE_BACKEND_REGISTRY_RPC: rpc('backend-registry'),
       STOWAGE_BACKEND_REGISTRY_BYTES: bytes('backend-registry'),
+      STOWAGE_EXPORT_BYTES: bytes('export'),
       STOWAGE_PLACEMENT_RPC: rpc('placement'),
       STOWAGE_EXPORT_RPC: rpc('export'),
     };

@@ -36,7 +36,7 @@ export class ByteClient {
     return async (request, body, context) => {
       // A refusal must not destroy the body's own socket: the client is still to read why.
       const view = shielded(body, stallMs);
-      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), view, context);
+      const answer = await this.#send(operation, headersOf(operation.input, request, context), view, context);
       const bytes = new Uint8Array(await answer.body.arrayBuffer());
       return fromBinary(operation.output, bytes);
     };
@@ -44,7 +44,7 @@ export class ByteClient {
 
   downloader<I extends DescMessage>(operation: DownloadOperation<I>): Downloader<I> {
     return async (request, context) => {
-      const answer = await this.#send(operation.path, headersOf(operation.input, request, context), null, context);
+      const answer = await this.#send(operation, headersOf(operation.input, request, context), null, context);
       return answer.body;
     };
   }
@@ -54,7 +54,7 @@ export class ByteClient {
   }
 
   async #send(
-    path: string,
+    { path, answerMs }: Pick<DownloadOperation<DescMessage>, 'path' | 'answerMs'>,
     headers: Record<string, string>,
     body: Readable | null,
     context: CallContext,
@@ -68,7 +68,7 @@ export class ByteClient {
         body,
         signal: context.signal,
         highWaterMark: 1024 * 1024,
-        headersTimeout: body ? uploadTimeoutMs : defaultTimeoutMs,
+        headersTimeout: answerMs ?? (body ? uploadTimeoutMs : defaultTimeoutMs),
       });
     } catch (error) {
       throw unavailable('Content can not be reached just now.', error);

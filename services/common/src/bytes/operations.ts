@@ -12,6 +12,15 @@ import {
   CreateUploadResponseSchema,
   CreateUploadWithBodyRequestSchema,
 } from '@stowage/proto/stowage/upload/v1/upload';
+import {
+  ImportPlanRequestSchema,
+  ImportPlanResponseSchema,
+  PlanRestoreRequestSchema,
+  PlanRestoreResponseSchema,
+  ReadExportRequestSchema,
+  ValidateDocumentRequestSchema,
+  ValidateDocumentResponseSchema,
+} from '@stowage/proto/stowage/export/v1/export';
 import type { CallContext } from '../rpc/context.ts';
 
 /** A call with a message and a stream of bytes in, and a message out. */
@@ -20,6 +29,8 @@ export interface UploadOperation<I extends DescMessage, O extends DescMessage> {
   path: string;
   input: I;
   output: O;
+  /** From the last byte of the body to the answer, in ms; where it is absent, what a store needs to make it durable. */
+  answerMs?: number;
 }
 
 /** A call with a message in and a stream of bytes out. */
@@ -27,10 +38,12 @@ export interface DownloadOperation<I extends DescMessage> {
   service: ByteService;
   path: string;
   input: I;
+  /** Until the first byte, in ms; where it is absent, as long as any short call. */
+  answerMs?: number;
 }
 
 /** The services that have a byte port. */
-export type ByteService = 'upload' | 'backend-registry';
+export type ByteService = 'upload' | 'backend-registry' | 'export';
 
 /** Appends a client's body to its upload. */
 export const appendUpload = {
@@ -62,6 +75,44 @@ export const readBlob = {
   path: 'read-blob',
   input: ReadBlobRequestSchema,
 } as const satisfies DownloadOperation<DescMessage>;
+
+/** Metadata of millions of files are read or written between the last byte and the answer. */
+const metadataMs = 900_000;
+
+/** Reads a metadata document: as the metadata are now, or one that was kept. */
+export const readExport = {
+  service: 'export',
+  path: 'read-export',
+  input: ReadExportRequestSchema,
+  answerMs: 60_000,
+} as const satisfies DownloadOperation<DescMessage>;
+
+/** Tells what is wrong with a metadata document. */
+export const validateDocument = {
+  service: 'export',
+  path: 'validate-document',
+  input: ValidateDocumentRequestSchema,
+  output: ValidateDocumentResponseSchema,
+  answerMs: metadataMs,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Keeps a metadata document and tells what its import would do. */
+export const planRestore = {
+  service: 'export',
+  path: 'plan-restore',
+  input: PlanRestoreRequestSchema,
+  output: PlanRestoreResponseSchema,
+  answerMs: metadataMs,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Replaces the metadata by the document of a plan. */
+export const importPlan = {
+  service: 'export',
+  path: 'import-plan',
+  input: ImportPlanRequestSchema,
+  output: ImportPlanResponseSchema,
+  answerMs: metadataMs,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
 
 /** How a caller sends bytes. Errors as the operation's message says; `unavailable` where nothing answers. */
 export type Uploader<I extends DescMessage, O extends DescMessage> = (

@@ -9,6 +9,8 @@ import { endWhenSilent } from './silent-connections.ts';
 export interface Database {
   pool: pg.Pool;
   reads: SharedReads;
+  /** For work on all of the metadata: few connections, whose statements may take minutes and read whole tables. */
+  bulk: pg.Pool;
   close(): Promise<void>;
 }
 
@@ -21,6 +23,7 @@ export interface DatabaseOptions {
 }
 
 const statementTimeoutMs = 10_000;
+const bulk = { connections: 4, statementTimeoutMs: 900_000, idleInTransactionMs: 60_000 } as const;
 
 /** `stowage_backend_registry` for `backend-registry`. */
 export function roleOf(service: string): string {
@@ -54,19 +57,45 @@ export function openDatabase(options: DatabaseOptions): Database {
   pool.on('connect', (client) => {
     endWhenSilent(client);
     statements.use(client);
-    // The pool hears a connection only while it is idle; one that breaks in a transaction must not end the process.
-    client.on('error', ignore);
   });
-  pool.on('error', (error) => options.logger.warn({ err: error }, 'An idle database connection broke.'));
+  surviveBreaks(pool, options.logger);
   const readOnly = [...guards, '-c default_transaction_read_only=on'];
   const reads = new SharedReads({ ...connection, options: readOnly.join(' ') }, statements);
+  const bulkPool = openBulk(options);
   return {
     pool,
     reads,
+    bulk: bulkPool,
     async close() {
-      await Promise.all([pool.end(), reads.close()]);
+      await Promise.all([pool.end(), reads.close(), bulkPool.end()]);
     },
   };
+}
+
+function openBulk({ url, service, logger }: DatabaseOptions): pg.Pool {
+  const guards = [
+    `-c role=${roleOf(service)}`,
+    `-c statement_timeout=${bulk.statementTimeoutMs}`,
+    '-c lock_timeout=5000',
+    `-c idle_in_transaction_session_timeout=${bulk.idleInTransactionMs}`,
+    '-c work_mem=64MB',
+  ];
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: `stowage-${service}-bulk`,
+    connectionTimeoutMillis: 5_000,
+    max: bulk.connections,
+    options: guards.join(' '),
+    idleTimeoutMillis: 5_000,
+  });
+  surviveBreaks(pool, logger);
+  return pool;
+}
+
+/** The pool hears a connection only while it is idle; one that breaks in a transaction must not end the process either. */
+function surviveBreaks(pool: pg.Pool, logger: Logger): void {
+  pool.on('connect', (client) => client.on('error', ignore));
+  pool.on('error', (error) => logger.warn({ err: error }, 'An idle database connection broke.'));
 }
 
 /** A query builder over a pool; `T` names the tables that the service may use. */

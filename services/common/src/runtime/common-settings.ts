@@ -63,6 +63,7 @@ export const addressSettings = {
   }),
   placementRpc: setting('STOWAGE_PLACEMENT_RPC', 'Where placement answers gRPC.', text, { fallback: 'placement:9000' }),
   exportRpc: setting('STOWAGE_EXPORT_RPC', 'Where export answers gRPC.', text, { fallback: 'export:9000' }),
+  exportBytes: setting('STOWAGE_EXPORT_BYTES', 'The byte port of export.', text, { fallback: 'http://export:9001' }),
 };
 
 /** The ports of a service in a process of its own. */

@@ -80,7 +80,7 @@ function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Addre
     upload: { rpc: settings.uploadRpc, bytes: settings.uploadBytes },
     'backend-registry': { rpc: settings.registryRpc, bytes: settings.registryBytes },
     placement: { rpc: settings.placementRpc, bytes: null },
-    export: { rpc: settings.exportRpc, bytes: null },
+    export: { rpc: settings.exportRpc, bytes: settings.exportBytes },
   };
 }
 

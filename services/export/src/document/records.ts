@@ -72,6 +72,7 @@ export const recordSchemas = {
     enabled: Type.Boolean(),
     id: Id,
     is_default: Type.Boolean(),
+    marked: Type.Boolean({ description: 'Its identity marker was written: one that is missing means a lost disk.' }),
     name: Type.String({ maxLength: 255 }),
     secret_fields: Type.Array(Type.String({ maxLength: 64 }), { description: 'Which secrets it had; none is here.' }),
     type: Type.Union([Type.Literal('local_directory'), Type.Literal('s3'), Type.Literal('webdav')]),
@@ -92,5 +93,11 @@ export type SectionName = keyof typeof recordSchemas;
 export type RecordOf<S extends SectionName> = Static<(typeof recordSchemas)[S]>;
 
 /** In the order in which a document has them, which is also the order of its digest. */
-export const sectionNames = ['directories', 'files', 'blobs', 'replicas', 'backends', 'policies'] as const satisfies
-  readonly SectionName[];
+export const sectionNames = [
+  'directories',
+  'files',
+  'blobs',
+  'replicas',
+  'backends',
+  'policies',
+] as const satisfies readonly SectionName[];

@@ -70,7 +70,7 @@ async function* records(client: pg.PoolClient, name: SectionName): AsyncGenerato
     page.catch(() => undefined);
     return page;
   };
-  for (let next = fetch(); ; ) {
+  for (let next = fetch(); ;) {
     const { rows } = await next;
     if (rows.length === rowsAtOnce) next = fetch();
     if (rows.length > 0) yield rows.map((row) => canonicalJson(record ? record(row) : row));

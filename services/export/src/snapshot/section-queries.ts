@@ -54,7 +54,7 @@ export const sectionQueries: Readonly<Record<SectionName, SectionQuery>> = {
   },
   backends: {
     text: `
-      select b.config, ${time('b.created_at')}, b.enabled, b.id, b.is_default, b.name,
+      select b.config, ${time('b.created_at')}, b.enabled, b.id, b.is_default, b.marked, b.name,
         coalesce(s.fields, '{}') as secret_fields, b.type, ${time('b.updated_at')}, ${number('b.version')}
       from registry.backends b left join registry.backend_secret_fields s on s.backend_id = b.id order by b.id`,
     record: (row) => ({ ...row, config: inKeyOrder(Object(row['config'])) }),
@@ -67,4 +67,3 @@ export const sectionQueries: Readonly<Record<SectionName, SectionQuery>> = {
       from placement.policies p order by file_class collate "C"`,
   },
 };
-
