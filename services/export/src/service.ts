@@ -1,16 +1,18 @@
-import type { Service } from '@stowage/common/runtime/service';
+import { downloadEndpoint, readExport } from '@stowage/common/bytes/operations';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
+import type { Service } from '@stowage/common/runtime/service';
+import { exportDocument } from './snapshot/export-document.ts';
 
 const settings = {};
 
-/** Metadata out and in. Its room is kept: so far it answers its probes only. */
+/** Metadata out and in. */
 export const serviceProcess: ServiceProcess<typeof settings> = {
   name: 'export',
   settings,
-  create: (): Service => ({
+  create: (_settings, { database }): Service => ({
     name: 'export',
     endpoints: [],
-    byteEndpoints: [],
+    byteEndpoints: [downloadEndpoint(readExport, async () => exportDocument(database.bulk))],
     start: async () => undefined,
     stop: async () => undefined,
   }),

@@ -7,6 +7,16 @@ import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/
 import type { ReadBlobRequestSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import type {
+  ExportService,
+  ImportPlanRequestSchema,
+  ImportPlanResponseSchema,
+  PlanRestoreRequestSchema,
+  PlanRestoreResponseSchema,
+  ReadExportRequestSchema,
+  ValidateDocumentRequestSchema,
+  ValidateDocumentResponseSchema,
+} from '@stowage/proto/stowage/export/v1/export';
 import type { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import type { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
 import type { SystemService } from '@stowage/proto/stowage/system/v1/system';
@@ -51,11 +61,16 @@ export interface AppDependencies {
   backends: Client<typeof BackendService>;
   jobs: Client<typeof JobService>;
   policies: Client<typeof PolicyService>;
+  exports: Client<typeof ExportService>;
   /** Each service behind the gateway, for the readiness of the whole. */
   systems: ReadonlyMap<ServiceName, Client<typeof SystemService>>;
   createUploadWithBody: Uploader<typeof CreateUploadWithBodyRequestSchema, typeof CreateUploadResponseSchema>;
   appendUpload: Uploader<typeof AppendUploadRequestSchema, typeof AppendUploadResponseSchema>;
   readBlob: Downloader<typeof ReadBlobRequestSchema>;
+  readExport: Downloader<typeof ReadExportRequestSchema>;
+  validateDocument: Uploader<typeof ValidateDocumentRequestSchema, typeof ValidateDocumentResponseSchema>;
+  planRestore: Uploader<typeof PlanRestoreRequestSchema, typeof PlanRestoreResponseSchema>;
+  importPlan: Uploader<typeof ImportPlanRequestSchema, typeof ImportPlanResponseSchema>;
   previewer: ImagePreviewer;
   /** Whether this process takes work; false while it starts or drains. */
   isReady(): boolean;

@@ -2,12 +2,21 @@ import type { Service } from '@stowage/common/runtime/service';
 import type { ServiceDependencies } from '@stowage/common/runtime/service';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import { queryBuilder, readBuilder } from '@stowage/common/database/database';
-import { appendUpload, createUploadWithBody, readBlob } from '@stowage/common/bytes/operations';
+import {
+  appendUpload,
+  createUploadWithBody,
+  importPlan,
+  planRestore,
+  readBlob,
+  readExport,
+  validateDocument,
+} from '@stowage/common/bytes/operations';
 import { StartupError } from '@stowage/common/runtime/run-process';
 import { serviceNames } from '@stowage/common/rpc/connections';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import { ExportService } from '@stowage/proto/stowage/export/v1/export';
 import { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
 import { SystemService } from '@stowage/proto/stowage/system/v1/system';
@@ -66,10 +75,15 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     backends: connections.client(BackendService),
     jobs: connections.client(JobService),
     policies: connections.client(PolicyService),
+    exports: connections.client(ExportService),
     systems: new Map(behind.map((name) => [name, connections.client(SystemService, name)])),
     createUploadWithBody: connections.uploader(createUploadWithBody),
     appendUpload: connections.uploader(appendUpload),
     readBlob: connections.downloader(readBlob),
+    readExport: connections.downloader(readExport),
+    validateDocument: connections.uploader(validateDocument),
+    planRestore: connections.uploader(planRestore),
+    importPlan: connections.uploader(importPlan),
     previewer: new ImagePreviewer(previewLimits),
     isReady: () => lifecycle.state === 'ready',
   };

@@ -1,0 +1,75 @@
+import type { ClientBase } from 'pg';
+
+/** The tables that hold one document's records between reading it and importing it; columns are named as in the live tables. */
+export const stagedTables = ['nodes', 'blobs', 'replicas', 'backends', 'policies'] as const;
+export type StagedTable = (typeof stagedTables)[number];
+
+// `position` is the place of the record in its section, for pointers. What a record may be is checked while it is read.
+const columns: Readonly<Record<StagedTable, string>> = {
+  nodes: `
+    id uuid not null, parent_id uuid, kind text collate "C" not null, name text collate "C" not null, version bigint not null,
+    created_at timestamptz(3) not null, updated_at timestamptz(3) not null, deleted_at timestamptz(3),
+    purge_at timestamptz(3), purged_at timestamptz(3), blob_id uuid, size bigint, media_type text, file_class text`,
+  blobs: `
+    id uuid not null, size bigint not null, sha256 bytea, chunk_crc32c bytea not null, created_at timestamptz(3) not null,
+    delete_after timestamptz(3)`,
+  replicas: `
+    blob_id uuid not null, backend_id uuid not null, key text not null, state text not null,
+    verified_at timestamptz(3), created_at timestamptz(3) not null`,
+  backends: `
+    id uuid not null, name text collate "C" not null, type text not null, enabled boolean not null,
+    is_default boolean not null, marked boolean not null, config jsonb not null, secret_fields text[] not null,
+    version bigint not null, created_at timestamptz(3) not null, updated_at timestamptz(3) not null`,
+  policies: `
+    file_class text collate "C" not null, replicas integer not null, sync_replicas integer not null,
+    backends uuid[] not null, version bigint not null, updated_at timestamptz(3) not null`,
+};
+
+/** `export.staged_7_nodes`. */
+export function stagedTable(number: number, table: StagedTable): string {
+  if (!Number.isSafeInteger(number)) throw new Error('not the number of staged tables');
+  return `export.staged_${number}_${table}`;
+}
+
+/**
+ * Makes empty tables for one document and gives their number. They are unlogged: fast, and empty after a crash of
+ * PostgreSQL, which `areWhole` tells.
+ */
+export async function createStagedTables(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ number: string }>(`select nextval('export.staged_numbers') as number`);
+  const number = Number(rows[0]?.number);
+  for (const table of stagedTables) {
+    await client.query(
+      `create unlogged table ${stagedTable(number, table)} (position integer not null, ${columns[table]})
+       with (autovacuum_enabled = false)`,
+    );
+  }
+  await client.query(`create unlogged table ${wholeTable(number)} (whole boolean)`);
+  return number;
+}
+
+/** Notes that all records are there. */
+export async function markWhole(client: ClientBase, number: number): Promise<void> {
+  await client.query(`insert into ${wholeTable(number)} values (true)`);
+}
+
+/** Whether the tables are there with all of their records. */
+export async function areWhole(client: ClientBase, number: number): Promise<boolean> {
+  const { rows } = await client.query<{ there: boolean }>(`select to_regclass($1) is not null as there`, [
+    wholeTable(number),
+  ]);
+  if (!rows[0]?.there) return false;
+  const marked = await client.query(`select from ${wholeTable(number)}`);
+  return marked.rowCount === 1;
+}
+
+/** Forgets a document; safe to repeat. */
+export async function dropStagedTables(client: ClientBase, number: number): Promise<void> {
+  const names = [wholeTable(number), ...stagedTables.map((table) => stagedTable(number, table))];
+  await client.query(`drop table if exists ${names.join()}`);
+}
+
+function wholeTable(number: number): string {
+  if (!Number.isSafeInteger(number)) throw new Error('not the number of staged tables');
+  return `export.staged_${number}_whole`;
+}
