@@ -67,6 +67,10 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'PUT /api/policies/placement/{file_class}': 'admin',
   'DELETE /api/policies/placement/{file_class}': 'admin',
 
+  'GET /api/exports/metadata': 'admin',
+  'HEAD /api/exports/metadata': 'admin',
+  'GET /api/exports/metadata/schema': 'admin',
+
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
   'GET /api/system/mode': 'viewer',
@@ -111,6 +115,7 @@ export const ofTheInterface = [
   'GET /api/policies/placement',
   'PUT /api/policies/placement/{file_class}',
   'GET /api/policies/placement/preview',
+  'GET /api/exports/metadata',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];

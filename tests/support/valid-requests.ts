@@ -180,6 +180,10 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   }),
   'DELETE /api/policies/placement/{file_class}': about(policy),
 
+  'GET /api/exports/metadata': plain,
+  'HEAD /api/exports/metadata': plain,
+  'GET /api/exports/metadata/schema': plain,
+
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),
 };

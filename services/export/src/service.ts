@@ -1,7 +1,10 @@
-import { downloadEndpoint, readExport } from '@stowage/common/bytes/operations';
+import { downloadEndpoint, readExport as readExportOperation } from '@stowage/common/bytes/operations';
+import { endpoint } from '@stowage/common/rpc/contract';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service } from '@stowage/common/runtime/service';
-import { exportDocument } from './snapshot/export-document.ts';
+import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
+import { documentSchema } from './document/document-schema.ts';
+import { readExport } from './kept/read-export.ts';
 
 const settings = {};
 
@@ -11,8 +14,10 @@ export const serviceProcess: ServiceProcess<typeof settings> = {
   settings,
   create: (_settings, { database }): Service => ({
     name: 'export',
-    endpoints: [],
-    byteEndpoints: [downloadEndpoint(readExport, async () => exportDocument(database.bulk))],
+    endpoints: [endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) })],
+    byteEndpoints: [
+      downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
+    ],
     start: async () => undefined,
     stop: async () => undefined,
   }),

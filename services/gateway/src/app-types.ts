@@ -7,6 +7,7 @@ import type { BackendService } from '@stowage/proto/stowage/backend_registry/v1/
 import type { ReadBlobRequestSchema } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import type { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import type {
   ExportService,
   ImportPlanRequestSchema,
@@ -62,6 +63,7 @@ export interface AppDependencies {
   jobs: Client<typeof JobService>;
   policies: Client<typeof PolicyService>;
   exports: Client<typeof ExportService>;
+  documents: Client<typeof DocumentService>;
   /** Each service behind the gateway, for the readiness of the whole. */
   systems: ReadonlyMap<ServiceName, Client<typeof SystemService>>;
   createUploadWithBody: Uploader<typeof CreateUploadWithBodyRequestSchema, typeof CreateUploadResponseSchema>;

@@ -29,6 +29,7 @@ import { backendStateRoutes } from './routes/backends-state.ts';
 import { contentRoutes } from './routes/content.ts';
 import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
+import { exportRoutes } from './routes/exports.ts';
 import { fileRoutes } from './routes/files.ts';
 import { jobRoutes } from './routes/jobs.ts';
 import { jobStartRoutes } from './routes/jobs-start.ts';
@@ -117,6 +118,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   jobRoutes(app, dependencies);
   jobStartRoutes(app, dependencies);
   policyRoutes(app, dependencies);
+  exportRoutes(app, dependencies);
   systemRoutes(app, dependencies);
   docsRoutes(app);
 }

@@ -16,6 +16,7 @@ import { serviceNames } from '@stowage/common/rpc/connections';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import { TreeService } from '@stowage/proto/stowage/catalog/v1/tree';
+import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { ExportService } from '@stowage/proto/stowage/export/v1/export';
 import { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
@@ -76,6 +77,7 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     jobs: connections.client(JobService),
     policies: connections.client(PolicyService),
     exports: connections.client(ExportService),
+    documents: connections.client(DocumentService),
     systems: new Map(behind.map((name) => [name, connections.client(SystemService, name)])),
     createUploadWithBody: connections.uploader(createUploadWithBody),
     appendUpload: connections.uploader(appendUpload),

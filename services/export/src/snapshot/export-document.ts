@@ -2,16 +2,16 @@ import { Readable } from 'node:stream';
 import type pg from 'pg';
 import { toDatabaseError } from '@stowage/common/database/database-error';
 import { canonicalJson, DocumentDigest } from '../document/canonical.ts';
+import { documentFormat } from '../document/document-schema.ts';
 import { sectionNames } from '../document/records.ts';
 import type { SectionName } from '../document/records.ts';
 import { sectionQueries } from './section-queries.ts';
 
+export { documentFormat };
+
 const rowsAtOnce = 500;
 /** How long a reader may take no byte before the snapshot is given up: while it lasts PostgreSQL can't clean up. */
 const idleReaderMs = 60_000;
-
-/** What a document says of itself. */
-export const documentFormat = { format: 'stowage-metadata', format_version: 1 } as const;
 
 /**
  * All metadata as one JSON document of one snapshot, streamed: memory does not grow with it. The first read waits for the

@@ -1,13 +1,11 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt';
-import { free } from '@stowage/common/bytes/free';
 import { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { GetContentResponse } from '@stowage/proto/stowage/catalog/v1/content';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { once } from 'node:events';
-import type { ServerResponse } from 'node:http';
 import type { AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
+import { allSent, write } from '../http/outgoing.ts';
 import { present } from '../routes/nodes.ts';
 import { contentHeaders } from './content-headers.ts';
 import { judge, rangeStands } from './preconditions.ts';
@@ -106,20 +104,4 @@ async function sendBytes(
     await pieces.return();
   }
   return reply;
-}
-
-async function write(response: ServerResponse, bytes: Buffer, signal: AbortSignal): Promise<void> {
-  if (!response.write(bytes, () => free(bytes))) await once(response, 'drain', { signal });
-}
-
-/**
- * Resolves when all that was written has left the process, or the client is gone. Node takes a connection for idle as
- * soon as its answer was ended, and a server that stops cuts idle connections, whatever is still buffered.
- */
-async function allSent(response: ServerResponse, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  signal.addEventListener('abort', () => resolve(), { once: true });
-  response.write(Buffer.alloc(0), () => resolve());
-  await promise;
 }

@@ -1,0 +1,16 @@
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+
+/** The stream once its first bytes are there, or it ended with none; throws what it broke with before that. */
+export async function begun<T extends Readable>(stream: T, signal: AbortSignal): Promise<T> {
+  const stop = (): void => void stream.destroy(new Error('The reader went away.'));
+  if (signal.aborted) stop();
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    if (stream.errored) throw stream.errored;
+    if (stream.readableLength === 0 && !stream.readableEnded) await once(stream, 'readable');
+    return stream;
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
