@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { launchEnvironment } from './launch-environment.ts';
 import type { Mode } from './system.ts';
 
 const repository = join(import.meta.dirname, '../..');
@@ -30,7 +31,7 @@ export function startPlainly(mode: Mode, environment: Record<string, string>, ac
   const main = mode === 'standalone' ? 'launcher/src/standalone.ts' : 'launcher/src/services.ts';
   const child = spawn(process.execPath, [join(repository, main)], {
     cwd: repository,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...environment },
+    env: { ...launchEnvironment(), ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
     ...account,

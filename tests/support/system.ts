@@ -6,6 +6,7 @@ import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '@stowage/launcher/free-ports';
+import { launchEnvironment } from './launch-environment.ts';
 import { startTestDatabase } from './test-database.ts';
 
 /** The two shapes that the same code runs in. */
@@ -92,7 +93,7 @@ async function launch(mode: Mode, settings: Record<string, string>): Promise<Run
   const main = mode === 'standalone' ? 'launcher/src/standalone.ts' : 'launcher/src/services.ts';
   const child = spawn(process.execPath, [join(repository, main)], {
     cwd: repository,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...settings },
+    env: { ...launchEnvironment(), ...settings },
     // With the channel it ends by itself when the test run dies.
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
