@@ -11,6 +11,7 @@ import { printRows } from './report/table.ts';
 import { startStowage } from './system/stowage.ts';
 import type { Stowage } from './system/stowage.ts';
 import { workloads } from './workloads/all.ts';
+import type { Workload } from './workloads/workload.ts';
 
 /** Runs all workloads that were chosen, and hands each one's table to `show` as soon as it is there. */
 export async function measureAll(options: Options, show: (text: string) => void): Promise<Results> {
@@ -33,13 +34,17 @@ export async function measureAll(options: Options, show: (text: string) => void)
   stack.defer(() => postgres.close());
   const shared = options.small ? await startShared(options, scratch, stack) : null;
   const machine = await describeMachine(scratch, postgres.pool);
-  const chosen = workloads.filter(({ name }) => options.chooses(name));
+  const chosen = workloads.filter((workload) => Object.keys(titlesOf(workload)).some(options.chooses));
+  const titles = Object.fromEntries(chosen.flatMap((workload) => Object.entries(titlesOf(workload))));
   const rows: Row[] = [];
   const failures: Record<string, string> = {};
-  for (const { name, title, run } of chosen) {
+  for (const { name, run } of chosen) {
     try {
       const found = await run({ driver, postgres, shared, scratch, say, ...options });
-      show(`\n### ${name}: ${title}\n\n${printRows(found)}`);
+      for (const part of new Set(found.map(({ workload }) => workload))) {
+        const own = found.filter(({ workload }) => workload === part);
+        show(`\n### ${part}: ${titles[part] ?? ''}\n\n${printRows(own)}`);
+      }
       rows.push(...found);
     } catch (error) {
       if (interrupted) throw error;
@@ -48,8 +53,11 @@ export async function measureAll(options: Options, show: (text: string) => void)
       say(`${name} failed: ${failures[name]}`);
     }
   }
-  const titles = Object.fromEntries(chosen.map(({ name, title }) => [name, title]));
   return { machine, rounds: options.rounds, minutes: (performance.now() - started) / 60_000, titles, failures, rows };
+}
+
+function titlesOf({ name, title, more }: Workload): Record<string, string> {
+  return { [name]: title, ...more };
 }
 
 /** For a run that only sees whether everything works, starting each workload's own would take longest. */

@@ -30,12 +30,13 @@ export async function readAll(contenders: readonly Contender[], rounds: number):
   const readings = new Map<Contender, Reading[]>(contenders.map((contender) => [contender, []]));
   for (const contender of contenders) await contender.after?.(await contender.run(-1));
   for (let round = 0; round < rounds; round++) {
-    for (const contender of contenders) readings.get(contender)?.push(await read(contender, round));
+    for (const contender of contenders) readings.get(contender)?.push(await readOnce(contender, round));
   }
   return readings;
 }
 
-async function read(contender: Contender, round: number): Promise<Reading> {
+/** One round of one contender. */
+export async function readOnce(contender: Contender, round: number): Promise<Reading> {
   forgetPeaks(contender.processes);
   const before = usageOf(contender.processes);
   const load = await contender.run(round);

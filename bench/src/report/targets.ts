@@ -146,6 +146,10 @@ const targets: readonly Target[] = [
     atMost: 100,
     of: (rows) => rows.detail('W9', 'one', 'RSS growth MiB'),
   },
+  ...metadata('W10', ['one', 'one, gzip'], 60_000),
+  ...metadata('W11', ['one', 'one, gzip'], 180_000),
+  ...metadata('W12', ['one', 'one, empty'], 180_000),
+  ...metadata('W13', ['one'], 180_000),
 ];
 
 /** Judges a run by the targets whose workloads are in it. */
@@ -219,6 +223,24 @@ function growth(what: string, pages: readonly string[]): Target {
       return meanOf(ratios);
     },
   };
+}
+
+/** What is done with all metadata of a million files. */
+function metadata(workload: string, contenders: readonly string[], limitMs: number): Target[] {
+  return contenders.flatMap((contender) => [
+    {
+      workload,
+      aim: `${contender}: ≤ ${limitMs / 1_000} s`,
+      atMost: limitMs,
+      of: (rows: Rows) => rows.value(workload, contender),
+    },
+    {
+      workload,
+      aim: `${contender}: RSS ≤ 400 MiB`,
+      atMost: 400,
+      of: (rows: Rows) => rows.detail(workload, contender, 'peak RSS MiB'),
+    },
+  ]);
 }
 
 function change(verb: string): Target {

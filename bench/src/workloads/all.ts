@@ -1,5 +1,6 @@
 import { connections } from './connections.ts';
 import { driverBytes, driverRequests } from './driver-check.ts';
+import { w10 } from './w10-metadata.ts';
 import { w1, w1b } from './w1-upload.ts';
 import { w2 } from './w2-small-uploads.ts';
 import { w3a, w3b, w3c } from './w3-downloads.ts';
@@ -31,4 +32,5 @@ export const workloads: readonly Workload[] = [
   w7,
   w8,
   w9,
+  w10,
 ];

@@ -31,6 +31,8 @@ export interface Setting {
 export interface Workload {
   name: string;
   title: string;
+  /** Names and titles of others that it measures on the way. */
+  more?: Readonly<Record<string, string>>;
   run(setting: Setting): Promise<Row[]>;
 }
 
