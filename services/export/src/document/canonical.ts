@@ -28,6 +28,11 @@ export class DocumentDigest {
     if (lines.length > 0) this.#hash.update(`${lines.join('\n')}\n`);
   }
 
+  /** Of such lines, each with its LF, any piece. */
+  bytes(bytes: Uint8Array): void {
+    this.#hash.update(bytes);
+  }
+
   /** Lower-case hexadecimal. */
   hex(): string {
     return this.#hash.digest('hex');

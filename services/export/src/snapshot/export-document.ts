@@ -1,17 +1,18 @@
 import { Readable } from 'node:stream';
 import type pg from 'pg';
+import { to as copyTo } from 'pg-copy-streams';
 import { toDatabaseError } from '@stowage/common/database/database-error';
-import { canonicalJson, DocumentDigest } from '../document/canonical.ts';
+import { DocumentDigest } from '../document/canonical.ts';
 import { documentFormat } from '../document/document-schema.ts';
 import { sectionNames } from '../document/records.ts';
 import type { SectionName } from '../document/records.ts';
+import { RecordLines } from './record-lines.ts';
 import { sectionQueries } from './section-queries.ts';
 
 export { documentFormat };
 
-const rowsAtOnce = 500;
-/** How long a reader may take no byte before the snapshot is given up: while it lasts PostgreSQL can't clean up. */
-const idleReaderMs = 60_000;
+/** While a snapshot lasts PostgreSQL can't clean up: this ends one whose reader is gone, or too slow for any use. */
+const limits = { idleMs: 60_000, statementMs: 3 * 3_600_000 } as const;
 
 /**
  * All metadata as one JSON document of one snapshot, streamed: memory does not grow with it. The first read waits for the
@@ -26,7 +27,8 @@ async function* document(pool: pg.Pool): AsyncGenerator<Buffer> {
   let whole = false;
   try {
     await client.query(`begin isolation level repeatable read read only`);
-    await client.query(`set local idle_in_transaction_session_timeout = ${idleReaderMs}`);
+    await client.query(`set local idle_in_transaction_session_timeout = ${limits.idleMs}`);
+    await client.query(`set local statement_timeout = ${limits.statementMs}`);
     yield* sections(client);
     await client.query('commit');
     whole = true;
@@ -47,36 +49,26 @@ async function* sections(client: pg.PoolClient): AsyncGenerator<Buffer> {
   const counts: Partial<Record<SectionName, number>> = {};
   for (const name of sectionNames) {
     digest.section(name);
-    let count = 0;
     yield Buffer.from(`,\n"${name}":[`);
-    for await (const lines of records(client, name)) {
-      digest.records(lines);
-      yield Buffer.from(`${count > 0 ? ',' : ''}\n${lines.join(',\n')}`);
-      count += lines.length;
+    const lines = new RecordLines();
+    for await (const bytes of copy(client, name)) {
+      digest.bytes(bytes);
+      yield lines.asElements(bytes);
     }
     yield Buffer.from(']');
-    counts[name] = count;
+    counts[name] = lines.count;
   }
   yield Buffer.from(`,\n"counts":${JSON.stringify(counts)},\n"sha256":"${digest.hex()}"}\n`);
 }
 
-/** A section's records in canonical JSON, some at a time; PostgreSQL reads the next ones meanwhile. */
-async function* records(client: pg.PoolClient, name: SectionName): AsyncGenerator<string[]> {
-  const { text, record } = sectionQueries[name];
-  await client.query(`declare section no scroll cursor for ${text}`);
-  const fetch = (): Promise<pg.QueryResult<Record<string, unknown>>> => {
-    const page = client.query<Record<string, unknown>>(`fetch ${rowsAtOnce} from section`);
-    // It is awaited a page later: until then nobody listens to its failure.
-    page.catch(() => undefined);
-    return page;
-  };
-  for (let next = fetch(); ;) {
-    const { rows } = await next;
-    if (rows.length === rowsAtOnce) next = fetch();
-    if (rows.length > 0) yield rows.map((row) => canonicalJson(record ? record(row) : row));
-    if (rows.length < rowsAtOnce) break;
-  }
-  await client.query('close section');
+/**
+ * A section's records in canonical JSON, each with LF, as bytes: rows as objects would fill the heap faster than it is
+ * collected. CSV writes a value as it is where it holds neither its quote nor its delimiter, and JSON has no control
+ * character.
+ */
+function copy(client: pg.PoolClient, name: SectionName): AsyncIterable<Buffer> {
+  const options = `format csv, quote e'\\x01', escape e'\\x01', delimiter e'\\x02'`;
+  return client.query(copyTo(`copy (${sectionQueries[name]}) to stdout (${options})`));
 }
 
 function rethrow(error: unknown): never {

@@ -1,8 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Readable } from 'node:stream';
-import { once } from 'node:events';
-import type { ServerResponse } from 'node:http';
-import { allSent } from './outgoing.ts';
+import { allSent, write } from './outgoing.ts';
 
 /**
  * Answers 200 with a stream that has begun, with back-pressure. What breaks it breaks the connection, so that nobody takes a
@@ -28,9 +26,4 @@ export async function sendStream(
   } finally {
     body.destroy();
   }
-}
-
-/** The pieces may be parts of larger ones, so that they can't be given away. */
-async function write(response: ServerResponse, bytes: Buffer, signal: AbortSignal): Promise<void> {
-  if (!response.write(bytes)) await once(response, 'drain', { signal });
 }
