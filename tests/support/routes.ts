@@ -70,6 +70,7 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'GET /api/exports/metadata': 'admin',
   'HEAD /api/exports/metadata': 'admin',
   'GET /api/exports/metadata/schema': 'admin',
+  'GET /api/exports/metadata/integrity': 'admin',
 
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
@@ -116,6 +117,7 @@ export const ofTheInterface = [
   'PUT /api/policies/placement/{file_class}',
   'GET /api/policies/placement/preview',
   'GET /api/exports/metadata',
+  'GET /api/exports/metadata/integrity',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];

@@ -183,6 +183,7 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   'GET /api/exports/metadata': plain,
   'HEAD /api/exports/metadata': plain,
   'GET /api/exports/metadata/schema': plain,
+  'GET /api/exports/metadata/integrity': plain,
 
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),

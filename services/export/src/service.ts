@@ -5,6 +5,7 @@ import type { Service } from '@stowage/common/runtime/service';
 import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { documentSchema } from './document/document-schema.ts';
 import { readExport } from './kept/read-export.ts';
+import { exportEndpoints } from './rpc.ts';
 
 const settings = {};
 
@@ -14,7 +15,10 @@ export const serviceProcess: ServiceProcess<typeof settings> = {
   settings,
   create: (_settings, { database }): Service => ({
     name: 'export',
-    endpoints: [endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) })],
+    endpoints: [
+      endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) }),
+      ...exportEndpoints(database),
+    ],
     byteEndpoints: [
       downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
     ],

@@ -30,6 +30,7 @@ import { contentRoutes } from './routes/content.ts';
 import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
 import { exportRoutes } from './routes/exports.ts';
+import { integrityRoute } from './routes/exports-integrity.ts';
 import { fileRoutes } from './routes/files.ts';
 import { jobRoutes } from './routes/jobs.ts';
 import { jobStartRoutes } from './routes/jobs-start.ts';
@@ -119,6 +120,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   jobStartRoutes(app, dependencies);
   policyRoutes(app, dependencies);
   exportRoutes(app, dependencies);
+  integrityRoute(app, dependencies);
   systemRoutes(app, dependencies);
   docsRoutes(app);
 }

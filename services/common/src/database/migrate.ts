@@ -21,6 +21,7 @@ import * as usablePlaces from './migrations/0016-usable-places.ts';
 import * as knownUploads from './migrations/0017-known-uploads.ts';
 import * as lateRemovals from './migrations/0018-late-removals.ts';
 import * as exports from './migrations/0020-export.ts';
+import * as integrity from './migrations/0025-integrity.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -43,6 +44,7 @@ export const migrations: Record<string, Migration> = {
   '0017-known-uploads': knownUploads,
   '0018-late-removals': lateRemovals,
   '0020-export': exports,
+  '0025-integrity': integrity,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

@@ -110,7 +110,7 @@ export type IntegrityProblem = Message<"stowage.export.v1.IntegrityProblem"> & {
   kind: string;
 
   /**
-   * Of the record it is about.
+   * Of the record it is about, a replica by its blob; empty where it is not one thing.
    *
    * @generated from field: string id = 2;
    */
