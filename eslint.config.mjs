@@ -36,6 +36,7 @@ const environmentOnlyInMain = {
     'launcher/src/standalone.ts',
     'launcher/src/services.ts',
     'launcher/src/reseal-secrets.ts',
+    'launcher/src/list-content.ts',
     '**/*.test.ts',
   ],
   rules: {
