@@ -36,6 +36,7 @@ import { blockerMessage, deleteBlockers } from './delete-blockers.ts';
 import type { DigestCache } from './digest-cache.ts';
 import { forgetReplicas } from './forget-replicas.ts';
 import type { EndpointGuard } from './network/endpoint-guard.ts';
+import { judgeBackends } from './judge-backends.ts';
 import { listStored } from './list-stored.ts';
 import { requireAppendable } from './open-backend.ts';
 import type { OpenBackends } from './open-backend.ts';
@@ -89,6 +90,7 @@ export function registryEndpoints(parts: RegistryParts): Endpoint[] {
         const { temporaries, staged } = await sweepBackend(parts, id);
         return { temporaries: BigInt(temporaries), staged: BigInt(staged) };
       },
+      judgeBackends: (request) => judgeBackends(parts, request),
     }),
     endpoint(BlobService, blobCalls(parts)),
     endpoint(StoredService, { listStoredBlobs: (request) => listStored(parts.backends, request) }),

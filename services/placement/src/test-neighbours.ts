@@ -32,6 +32,7 @@ export function fakeBackends(): Endpoint {
     setBackendEnabled: unused,
     deleteBackend: unused,
     forgetReplicas: unused,
+    judgeBackends: unused,
     sweepBackend: async ({ id }) => {
       if (id !== localId) throw new AppError('not_found', 'There is no such backend.');
       return { temporaries: 2n, staged: 1n };

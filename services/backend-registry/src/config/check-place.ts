@@ -2,7 +2,7 @@ import type { JsonObject } from '@bufbuild/protobuf';
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
 import { validationError } from '@stowage/common/errors';
-import type { AppError } from '@stowage/common/errors';
+import type { AppError, FieldError } from '@stowage/common/errors';
 import type { EndpointGuard } from '../network/endpoint-guard.ts';
 import type { BackendType, Tables } from '../tables.ts';
 import { overlap, realPlace } from './local-roots.ts';
@@ -26,20 +26,25 @@ export interface PlacedBackend {
 }
 
 /** Throws `validation_failed` where a backend may not lie: outside the allowed roots, or at a denied address. */
-export async function checkPlace(needs: PlaceNeeds, { type, config }: PlacedBackend): Promise<void> {
+export async function checkPlace(needs: PlaceNeeds, placed: PlacedBackend): Promise<void> {
+  const fault = await placeFault(needs, placed);
+  if (fault) throw validationError([fault]);
+}
+
+/** Why a backend may not lie where it lies; null where it may. */
+export async function placeFault(
+  needs: Pick<PlaceNeeds, 'roots' | 'guard'>,
+  { type, config }: Omit<PlacedBackend, 'id'>,
+): Promise<FieldError | null> {
   if (type === 'local_directory') {
     const place = await needs.roots.place(String(config['root_path']));
-    if ('fault' in place) throw validationError([{ pointer: '/config/root_path', detail: place.fault }]);
-    return;
+    return 'fault' in place ? { pointer: '/config/root_path', detail: place.fault } : null;
   }
   const key = type === 's3' ? 'endpoint' : 'url';
   const address = config[key];
-  if (typeof address !== 'string') return;
-  if (await needs.guard.deniesHost(new URL(address).hostname, lookupMs)) {
-    throw validationError([
-      { pointer: `/config/${key}`, detail: 'leads to an address that STOWAGE_ENDPOINT_DENY denies' },
-    ]);
-  }
+  if (typeof address !== 'string') return null;
+  const denied = await needs.guard.deniesHost(new URL(address).hostname, lookupMs);
+  return denied ? { pointer: `/config/${key}`, detail: 'leads to an address that STOWAGE_ENDPOINT_DENY denies' } : null;
 }
 
 /**

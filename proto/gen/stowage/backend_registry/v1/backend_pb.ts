@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file stowage/backend_registry/v1/backend.proto.
  */
 export const file_stowage_backend_registry_v1_backend: GenFile = /*@__PURE__*/
-  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIuQCCgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilwEKDUJhY2tlbmRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEi4KCmNoZWNrZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKCmxhdGVuY3lfbXMYAyABKAFIAIgBARITCgZkZXRhaWwYBCABKAlIAYgBAUINCgtfbGF0ZW5jeV9tc0IJCgdfZGV0YWlsIjQKE0xpc3RCYWNrZW5kc1JlcXVlc3QSDQoFbGltaXQYASABKAUSDgoGY3Vyc29yGAIgASgJInUKFExpc3RCYWNrZW5kc1Jlc3BvbnNlEjMKBWl0ZW1zGAEgAygLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiHwoRR2V0QmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiiQEKEkdldEJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSPAoIYmxvY2tlcnMYAiADKAsyKi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvY2tlciJvCg1EZWxldGVCbG9ja2VyEgwKBGNvZGUYASABKAkSEgoFY291bnQYAiABKANIAIgBARISCgVieXRlcxgDIAEoA0gBiAEBEhQKDGZpbGVfY2xhc3NlcxgEIAMoCUIICgZfY291bnRCCAoGX2J5dGVzIlsKFENyZWF0ZUJhY2tlbmRSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEdHlwZRgCIAEoCRInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ik4KFUNyZWF0ZUJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiJAoQVmVyc2lvbkNvbmRpdGlvbhIQCgh2ZXJzaW9ucxgBIAMoAyKoAQoUVXBkYXRlQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEicKBmNvbmZpZxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSPwoIaWZfbWF0Y2gYBCABKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyc2lvbkNvbmRpdGlvbkIHCgVfbmFtZSJOChVVcGRhdGVCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIjQKE0NoZWNrQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoJc2NoZWR1bGVkGAIgASgIIk0KFENoZWNrQmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZCJ4ChhTZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QSCgoCaWQYASABKAkSDwoHZW5hYmxlZBgCIAEoCBI/CghpZl9tYXRjaBgDIAEoCzItLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJzaW9uQ29uZGl0aW9uIlIKGVNldEJhY2tlbmRFbmFibGVkUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kImMKFERlbGV0ZUJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJEj8KCGlmX21hdGNoGAIgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24iFwoVRGVsZXRlQmFja2VuZFJlc3BvbnNlIjgKFUZvcmdldFJlcGxpY2FzUmVxdWVzdBIKCgJpZBgBIAEoCRITCgthY2NlcHRfbG9zcxgCIAEoCCJMChZGb3JnZXRSZXBsaWNhc1Jlc3BvbnNlEhEKCWZvcmdvdHRlbhgBIAEoAxIMCgRsb3N0GAIgASgDEhEKCXJlbWFpbmluZxgDIAEoAyIhChNTd2VlcEJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJIjsKFFN3ZWVwQmFja2VuZFJlc3BvbnNlEhMKC3RlbXBvcmFyaWVzGAEgASgDEg4KBnN0YWdlZBgCIAEoAzLQCAoOQmFja2VuZFNlcnZpY2USeAoMTGlzdEJhY2tlbmRzEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkxpc3RCYWNrZW5kc1JlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVzcG9uc2UiA5ACARJyCgpHZXRCYWNrZW5kEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXNwb25zZSIDkAIBEnYKDUNyZWF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlc3BvbnNlEnYKDVVwZGF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlc3BvbnNlEnMKDENoZWNrQmFja2VuZBIwLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaGVja0JhY2tlbmRSZXF1ZXN0GjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNoZWNrQmFja2VuZFJlc3BvbnNlEoIBChFTZXRCYWNrZW5kRW5hYmxlZBI1LnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QaNi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2V0QmFja2VuZEVuYWJsZWRSZXNwb25zZRJ2Cg1EZWxldGVCYWNrZW5kEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXNwb25zZRJ5Cg5Gb3JnZXRSZXBsaWNhcxIyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Gb3JnZXRSZXBsaWNhc1JlcXVlc3QaMy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRm9yZ2V0UmVwbGljYXNSZXNwb25zZRJzCgxTd2VlcEJhY2tlbmQSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU3dlZXBCYWNrZW5kUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Td2VlcEJhY2tlbmRSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIuQCCgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilwEKDUJhY2tlbmRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEi4KCmNoZWNrZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKCmxhdGVuY3lfbXMYAyABKAFIAIgBARITCgZkZXRhaWwYBCABKAlIAYgBAUINCgtfbGF0ZW5jeV9tc0IJCgdfZGV0YWlsIjQKE0xpc3RCYWNrZW5kc1JlcXVlc3QSDQoFbGltaXQYASABKAUSDgoGY3Vyc29yGAIgASgJInUKFExpc3RCYWNrZW5kc1Jlc3BvbnNlEjMKBWl0ZW1zGAEgAygLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiHwoRR2V0QmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiiQEKEkdldEJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSPAoIYmxvY2tlcnMYAiADKAsyKi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvY2tlciJvCg1EZWxldGVCbG9ja2VyEgwKBGNvZGUYASABKAkSEgoFY291bnQYAiABKANIAIgBARISCgVieXRlcxgDIAEoA0gBiAEBEhQKDGZpbGVfY2xhc3NlcxgEIAMoCUIICgZfY291bnRCCAoGX2J5dGVzIlsKFENyZWF0ZUJhY2tlbmRSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEdHlwZRgCIAEoCRInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ik4KFUNyZWF0ZUJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiJAoQVmVyc2lvbkNvbmRpdGlvbhIQCgh2ZXJzaW9ucxgBIAMoAyKoAQoUVXBkYXRlQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEicKBmNvbmZpZxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSPwoIaWZfbWF0Y2gYBCABKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyc2lvbkNvbmRpdGlvbkIHCgVfbmFtZSJOChVVcGRhdGVCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIjQKE0NoZWNrQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoJc2NoZWR1bGVkGAIgASgIIk0KFENoZWNrQmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZCJ4ChhTZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QSCgoCaWQYASABKAkSDwoHZW5hYmxlZBgCIAEoCBI/CghpZl9tYXRjaBgDIAEoCzItLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJzaW9uQ29uZGl0aW9uIlIKGVNldEJhY2tlbmRFbmFibGVkUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kImMKFERlbGV0ZUJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJEj8KCGlmX21hdGNoGAIgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24iFwoVRGVsZXRlQmFja2VuZFJlc3BvbnNlIjgKFUZvcmdldFJlcGxpY2FzUmVxdWVzdBIKCgJpZBgBIAEoCRITCgthY2NlcHRfbG9zcxgCIAEoCCJMChZGb3JnZXRSZXBsaWNhc1Jlc3BvbnNlEhEKCWZvcmdvdHRlbhgBIAEoAxIMCgRsb3N0GAIgASgDEhEKCXJlbWFpbmluZxgDIAEoAyIhChNTd2VlcEJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJIjsKFFN3ZWVwQmFja2VuZFJlc3BvbnNlEhMKC3RlbXBvcmFyaWVzGAEgASgDEg4KBnN0YWdlZBgCIAEoAyJWChRKdWRnZUJhY2tlbmRzUmVxdWVzdBI+CghiYWNrZW5kcxgBIAMoCzIsLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Eb2N1bWVudEJhY2tlbmQifwoPRG9jdW1lbnRCYWNrZW5kEgoKAmlkGAEgASgJEgwKBHR5cGUYAiABKAkSJwoGY29uZmlnGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppc19kZWZhdWx0GAQgASgIEhUKDXNlY3JldF9maWVsZHMYBSADKAkiWgoVSnVkZ2VCYWNrZW5kc1Jlc3BvbnNlEkEKCmp1ZGdlbWVudHMYASADKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZEp1ZGdlbWVudCKHAQoQQmFja2VuZEp1ZGdlbWVudBIKCgJpZBgBIAEoCRINCgVrbm93bhgCIAEoCBIdChVtaXNzaW5nX3NlY3JldF9maWVsZHMYAyADKAkSOQoGZmF1bHRzGAQgAygLMikuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmRGYXVsdCI9CgxCYWNrZW5kRmF1bHQSDAoEY29kZRgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBmRldGFpbBgDIAEoCTLNCQoOQmFja2VuZFNlcnZpY2USeAoMTGlzdEJhY2tlbmRzEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkxpc3RCYWNrZW5kc1JlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVzcG9uc2UiA5ACARJyCgpHZXRCYWNrZW5kEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXNwb25zZSIDkAIBEnYKDUNyZWF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlc3BvbnNlEnYKDVVwZGF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlc3BvbnNlEnMKDENoZWNrQmFja2VuZBIwLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaGVja0JhY2tlbmRSZXF1ZXN0GjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNoZWNrQmFja2VuZFJlc3BvbnNlEoIBChFTZXRCYWNrZW5kRW5hYmxlZBI1LnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QaNi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2V0QmFja2VuZEVuYWJsZWRSZXNwb25zZRJ2Cg1EZWxldGVCYWNrZW5kEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXNwb25zZRJ5Cg5Gb3JnZXRSZXBsaWNhcxIyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Gb3JnZXRSZXBsaWNhc1JlcXVlc3QaMy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRm9yZ2V0UmVwbGljYXNSZXNwb25zZRJzCgxTd2VlcEJhY2tlbmQSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU3dlZXBCYWNrZW5kUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Td2VlcEJhY2tlbmRSZXNwb25zZRJ7Cg1KdWRnZUJhY2tlbmRzEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkp1ZGdlQmFja2VuZHNSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkp1ZGdlQmFja2VuZHNSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A configured place for content. Holds no secret, ever.
@@ -623,6 +623,159 @@ export const SweepBackendResponseSchema: GenMessage<SweepBackendResponse> = /*@_
   messageDesc(file_stowage_backend_registry_v1_backend, 21);
 
 /**
+ * The backends of one metadata document, all of them.
+ *
+ * @generated from message stowage.backend_registry.v1.JudgeBackendsRequest
+ */
+export type JudgeBackendsRequest = Message<"stowage.backend_registry.v1.JudgeBackendsRequest"> & {
+  /**
+   * @generated from field: repeated stowage.backend_registry.v1.DocumentBackend backends = 1;
+   */
+  backends: DocumentBackend[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.JudgeBackendsRequest.
+ * Use `create(JudgeBackendsRequestSchema)` to create a new message.
+ */
+export const JudgeBackendsRequestSchema: GenMessage<JudgeBackendsRequest> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 22);
+
+/**
+ * A valid backend of a metadata document.
+ *
+ * @generated from message stowage.backend_registry.v1.DocumentBackend
+ */
+export type DocumentBackend = Message<"stowage.backend_registry.v1.DocumentBackend"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: google.protobuf.Struct config = 3;
+   */
+  config?: JsonObject | undefined;
+
+  /**
+   * @generated from field: bool is_default = 4;
+   */
+  isDefault: boolean;
+
+  /**
+   * The secrets that it had.
+   *
+   * @generated from field: repeated string secret_fields = 5;
+   */
+  secretFields: string[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.DocumentBackend.
+ * Use `create(DocumentBackendSchema)` to create a new message.
+ */
+export const DocumentBackendSchema: GenMessage<DocumentBackend> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 23);
+
+/**
+ * One for each backend of the request, in its order.
+ *
+ * @generated from message stowage.backend_registry.v1.JudgeBackendsResponse
+ */
+export type JudgeBackendsResponse = Message<"stowage.backend_registry.v1.JudgeBackendsResponse"> & {
+  /**
+   * @generated from field: repeated stowage.backend_registry.v1.BackendJudgement judgements = 1;
+   */
+  judgements: BackendJudgement[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.JudgeBackendsResponse.
+ * Use `create(JudgeBackendsResponseSchema)` to create a new message.
+ */
+export const JudgeBackendsResponseSchema: GenMessage<JudgeBackendsResponse> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 24);
+
+/**
+ * How one backend of a document would do here.
+ *
+ * @generated from message stowage.backend_registry.v1.BackendJudgement
+ */
+export type BackendJudgement = Message<"stowage.backend_registry.v1.BackendJudgement"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * A backend of this id and type has this place now: its secrets may stay, as they are sent nowhere else, and nothing
+   * speaks against the place. Any other is to come in disabled, and without secrets.
+   *
+   * @generated from field: bool known = 2;
+   */
+  known: boolean;
+
+  /**
+   * Secrets that it had or needs, and would not have.
+   *
+   * @generated from field: repeated string missing_secret_fields = 3;
+   */
+  missingSecretFields: string[];
+
+  /**
+   * @generated from field: repeated stowage.backend_registry.v1.BackendFault faults = 4;
+   */
+  faults: BackendFault[];
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.BackendJudgement.
+ * Use `create(BackendJudgementSchema)` to create a new message.
+ */
+export const BackendJudgementSchema: GenMessage<BackendJudgement> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 25);
+
+/**
+ * What speaks against a backend of a document.
+ *
+ * @generated from message stowage.backend_registry.v1.BackendFault
+ */
+export type BackendFault = Message<"stowage.backend_registry.v1.BackendFault"> & {
+  /**
+   * default_elsewhere, outside_roots, endpoint_denied, place_overlaps or place_taken.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * Within the record, such as /config/root_path.
+   *
+   * @generated from field: string pointer = 2;
+   */
+  pointer: string;
+
+  /**
+   * A sentence for an admin. No value of the configuration is quoted.
+   *
+   * @generated from field: string detail = 3;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.BackendFault.
+ * Use `create(BackendFaultSchema)` to create a new message.
+ */
+export const BackendFaultSchema: GenMessage<BackendFault> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 26);
+
+/**
  * The configured places for content.
  *
  * @generated from service stowage.backend_registry.v1.BackendService
@@ -724,6 +877,17 @@ export const BackendService: GenService<{
     methodKind: "unary";
     input: typeof SweepBackendRequestSchema;
     output: typeof SweepBackendResponseSchema;
+  },
+  /**
+   * Tells how backends that a metadata document names would do here. Looks at names of hosts and folders, at no store, and
+   * changes nothing.
+   *
+   * @generated from rpc stowage.backend_registry.v1.BackendService.JudgeBackends
+   */
+  judgeBackends: {
+    methodKind: "unary";
+    input: typeof JudgeBackendsRequestSchema;
+    output: typeof JudgeBackendsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_stowage_backend_registry_v1_backend, 0);
