@@ -16,6 +16,7 @@ export const errorTable = {
   backend_in_use: { http: 409, title: 'The backend holds content' },
   backend_delete_refused: { http: 409, title: 'The backend cannot be removed' },
   confirmation_required: { http: 409, title: 'This has to be confirmed' },
+  plan_stale: { http: 409, title: 'The plan can no longer be carried out' },
   upload_incomplete: { http: 409, title: 'The upload is not complete' },
   offset_conflict: { http: 409, title: 'The offset is not the current one' },
   parent_missing: { http: 409, title: 'The parent directory is gone' },

@@ -22,6 +22,7 @@ import * as knownUploads from './migrations/0017-known-uploads.ts';
 import * as lateRemovals from './migrations/0018-late-removals.ts';
 import * as exports from './migrations/0020-export.ts';
 import * as integrity from './migrations/0025-integrity.ts';
+import * as restorePlans from './migrations/0023-restore-plans.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -45,6 +46,7 @@ export const migrations: Record<string, Migration> = {
   '0018-late-removals': lateRemovals,
   '0020-export': exports,
   '0025-integrity': integrity,
+  '0023-restore-plans': restorePlans,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

@@ -38,6 +38,8 @@ export function stagedTable(number: number, table: StagedTable): string {
 export async function createStagedTables(client: ClientBase): Promise<number> {
   const { rows } = await client.query<{ number: string }>(`select nextval('export.staged_numbers') as number`);
   const number = Number(rows[0]?.number);
+  // First, so that housekeeping finds what a crash leaves behind.
+  await client.query(`insert into export.stagings (number) values ($1)`, [number]);
   for (const table of stagedTables) {
     await client.query(
       `create unlogged table ${stagedTable(number, table)} (position integer not null, ${columns[table]})
@@ -67,6 +69,7 @@ export async function areWhole(client: ClientBase, number: number): Promise<bool
 export async function dropStagedTables(client: ClientBase, number: number): Promise<void> {
   const names = [wholeTable(number), ...stagedTables.map((table) => stagedTable(number, table))];
   await client.query(`drop table if exists ${names.join()}`);
+  await client.query(`delete from export.stagings where number = $1`, [number]);
 }
 
 function wholeTable(number: number): string {

@@ -1,0 +1,99 @@
+import type { ClientBase } from 'pg';
+import { rootDirectoryId } from '@stowage/common/ids';
+import { stagedTable } from '../document/staged-tables.ts';
+import type { Finding } from './backend-changes.ts';
+import { isThere } from './compared-columns.ts';
+
+/** What a document says of itself. */
+export interface DocumentOrigin {
+  instanceId: string;
+  exportedAt: Date;
+}
+
+/** What an admin should know before the import of a staged document, all of it counted in the client's snapshot. */
+export async function planWarnings(
+  client: ClientBase,
+  number: number,
+  { instanceId, exportedAt }: DocumentOrigin,
+  graceMs: number,
+): Promise<Finding[]> {
+  const [facts] = (await client.query<Facts>(factsOf(number), [instanceId, exportedAt, graceMs])).rows;
+  if (!facts) return [];
+  const warnings: Finding[] = [];
+  const warn = (code: string, pointer: string, detail: string): void => void warnings.push({ code, pointer, detail });
+  if (facts.foreign) warn('other_installation', '/instance_id', 'The document was exported by another installation.');
+  if (facts.old) {
+    warn(
+      'older_than_grace',
+      '/exported_at',
+      'The document is older than the time for which content without a file is kept: what was deleted since may be gone from the backends.',
+    );
+  }
+  if (!facts.read_only) {
+    warn('not_read_only', '', 'The service is not read-only: a change made meanwhile makes this plan stale.');
+  }
+  if (facts.newer_files > 0) {
+    warn(
+      'newer_files_lost',
+      '/files',
+      `${facts.newer_files} files came after the document was exported, and would be lost.`,
+    );
+  }
+  if (facts.uploads > 0) {
+    warn(
+      'uploads_cancelled',
+      '',
+      `${facts.uploads} unfinished uploads go to what is gone then, and would be cancelled.`,
+    );
+  }
+  for (const { name, replicas } of facts.removed_backends ?? []) {
+    warn(
+      'backend_removed',
+      '/backends',
+      `${name} would be removed, and what is known of the ${replicas} copies on it.`,
+    );
+  }
+  if (facts.unverified > 0) {
+    warn(
+      'replicas_unverified',
+      '/replicas',
+      `${facts.unverified} copies come in as unverified: they are read from, and justify no removal until a job has read them.`,
+    );
+  }
+  warn('removals_held', '', 'Nothing is removed from backends for 7 days after the import.');
+  return warnings;
+}
+
+interface Facts {
+  foreign: boolean;
+  old: boolean;
+  read_only: boolean;
+  newer_files: number;
+  uploads: number;
+  unverified: number;
+  removed_backends: { name: string; replicas: number }[] | null;
+}
+
+function factsOf(number: number): string {
+  const nodes = stagedTable(number, 'nodes');
+  const replicas = stagedTable(number, 'replicas');
+  const backends = stagedTable(number, 'backends');
+  return `
+    select
+      (select id <> $1::uuid from export.instance) as foreign,
+      $2::timestamptz < now() - $3 * interval '1 ms' as old,
+      (select mode = 'read_only' from identity.system_mode) as read_only,
+      (select count(*)::float8 from catalog.nodes l
+       where l.kind = 'file' and l.deleted_at is null and l.created_at > $2
+         and not exists (select from ${nodes} s where s.id = l.id)) as newer_files,
+      (select count(*)::float8 from upload.open_uploads u
+       where not exists (
+           select from ${nodes} s
+           where s.id = coalesce(u.directory_id, '${rootDirectoryId}') and s.kind = 'directory' and s.purged_at is null)
+         or u.backend_id is not null and not exists (
+           select from ${backends} s where s.id = u.backend_id)) as uploads,
+      (select count(*)::float8 from ${replicas} s where ${isThere('s')}) as unverified,
+      (select json_agg(json_build_object('name', l.name, 'replicas', coalesce(u.replicas, 0)) order by l.name)
+       from registry.backends l left join catalog.backend_usage u on u.backend_id = l.id
+       where not exists (select from ${backends} s where s.id = l.id)) as removed_backends`;
+}
