@@ -23,6 +23,7 @@ import * as lateRemovals from './migrations/0018-late-removals.ts';
 import * as exports from './migrations/0020-export.ts';
 import * as integrity from './migrations/0025-integrity.ts';
 import * as restorePlans from './migrations/0023-restore-plans.ts';
+import * as imports from './migrations/0024-import.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -47,6 +48,7 @@ export const migrations: Record<string, Migration> = {
   '0020-export': exports,
   '0025-integrity': integrity,
   '0023-restore-plans': restorePlans,
+  '0024-import': imports,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */

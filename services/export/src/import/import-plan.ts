@@ -1,0 +1,139 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type pg from 'pg';
+import type { ClientBase } from 'pg';
+import type { Readable } from 'node:stream';
+import { isRetryable, toDatabaseError } from '@stowage/common/database/database-error';
+import { AppError, validationError } from '@stowage/common/errors';
+import type { CallContext } from '@stowage/common/rpc/context';
+import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
+import { sectionNames } from '../document/records.ts';
+import { importStaged } from './import-staged.ts';
+import { aloneWith, lockMetadata } from './lock-metadata.ts';
+
+/** What the body of an import says; null where it says nothing. */
+export interface Envelope {
+  confirmReplace: boolean | null;
+  validationToken: string | null;
+  /** Lower-case hexadecimal, of a document that was sent again. */
+  documentSha256: string | null;
+}
+
+/** A plan that may be imported while the metadata still have its digest. */
+export interface Plan {
+  id: string;
+  documentSha256: string;
+  stateDigest: string;
+  stagedNumber: number;
+  /** Records of each section. */
+  counts: Readonly<Record<string, number>>;
+  knownBackends: readonly string[];
+  instanceId: string | null;
+}
+
+export interface ImportNeeds {
+  bulk: pg.Pool;
+  readEnvelope(body: Readable, options: { gzip: boolean; signal: AbortSignal }): Promise<Envelope>;
+  /** Locks the plan of a token until the transaction ends. Throws `plan_stale`. */
+  takePlan(client: ClientBase, owner: { token: string; userId: string }): Promise<Plan>;
+  /** Ends a plan, and drops what was staged for it, in the transaction of its import. */
+  spendPlan(client: ClientBase, plan: Plan): Promise<void>;
+  stateDigest(client: ClientBase): Promise<string>;
+  /** Writes the document of now as an export that is not kept yet. */
+  keepBeforeImport(signal: AbortSignal): Promise<{ exportId: string }>;
+  /** Keeps that export from the end of the transaction on. */
+  markKept(client: ClientBase, exportId: string): Promise<void>;
+  /** Forgets it where no import came of it. */
+  dropUnkept(exportId: string): Promise<void>;
+}
+
+type Answer = MessageInitShape<typeof ImportPlanResponseSchema>;
+
+/** How often the locks are asked for again, after a deadlock with a writer. */
+const attempts = 5;
+
+/**
+ * Replaces all metadata by the document of a plan, all or nothing. Errors as ImportPlan says. A caller that goes away ends it
+ * until it begins to write; from then on it goes on to its end.
+ */
+export async function importPlan(
+  needs: ImportNeeds,
+  { confirmReplace, gzip }: Pick<ImportPlanRequest, 'confirmReplace' | 'gzip'>,
+  body: Readable,
+  context: CallContext,
+): Promise<Answer> {
+  const { actor, signal } = context;
+  if (!actor) throw new AppError('forbidden', 'An import is a user’s.');
+  const envelope = await needs.readEnvelope(body, { gzip, signal });
+  requireConfirmation([envelope.confirmReplace, confirmReplace ?? null]);
+  const owner = { token: requireToken(envelope), userId: actor.userId };
+  return aloneWith(needs.bulk, async (client) => {
+    // Before the metadata of now are written down: most refusals need not wait for that.
+    requireSame(await inTransaction(client, () => needs.takePlan(client, owner)), envelope);
+    signal.throwIfAborted();
+    const { exportId } = await needs.keepBeforeImport(signal);
+    try {
+      signal.throwIfAborted();
+      return await replaceAll(needs, client, { owner, envelope, exportId });
+    } catch (error) {
+      await needs.dropUnkept(exportId);
+      throw error;
+    }
+  });
+}
+
+interface Wanted {
+  owner: { token: string; userId: string };
+  envelope: Envelope;
+  exportId: string;
+}
+
+async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wanted): Promise<Answer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await inTransaction(client, async () => {
+        const plan = requireSame(await needs.takePlan(client, wanted.owner), wanted.envelope);
+        await lockMetadata(client);
+        if ((await needs.stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
+        const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
+        await needs.markKept(client, wanted.exportId);
+        await needs.spendPlan(client, plan);
+        const imported = sectionNames.map((section) => ({ section, count: BigInt(plan.counts[section] ?? 0) }));
+        return { imported, jobId, previousExportId: wanted.exportId };
+      });
+    } catch (error) {
+      if (attempt === attempts || !isRetryable(error)) throw error;
+    }
+  }
+}
+
+/** Throws what PostgreSQL said. */
+async function inTransaction<R>(client: pg.PoolClient, work: () => Promise<R>): Promise<R> {
+  await client.query('begin');
+  try {
+    const result = await work();
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw isRetryable(error) ? error : toDatabaseError(error);
+  }
+}
+
+function requireToken({ validationToken }: Envelope): string {
+  if (validationToken !== null) return validationToken;
+  throw validationError([{ pointer: '/validation_token', detail: 'is needed: a restore-plan gives it' }]);
+}
+
+function requireConfirmation(said: readonly (boolean | null)[]): void {
+  if (said.includes(true) && !said.includes(false)) return;
+  throw new AppError('confirmation_required', 'An import replaces all metadata: say so by confirm_replace=true.');
+}
+
+function requireSame(plan: Plan, { documentSha256 }: Envelope): Plan {
+  if (documentSha256 === null || documentSha256 === plan.documentSha256) return plan;
+  throw new AppError('plan_stale', 'The document is not the one that this plan was made of.');
+}
+
+function changedMeanwhile(): AppError {
+  return new AppError('plan_stale', 'The metadata have changed since this plan was made.');
+}
