@@ -21,9 +21,9 @@ import * as usablePlaces from './migrations/0016-usable-places.ts';
 import * as knownUploads from './migrations/0017-known-uploads.ts';
 import * as lateRemovals from './migrations/0018-late-removals.ts';
 import * as exports from './migrations/0020-export.ts';
-import * as integrity from './migrations/0025-integrity.ts';
 import * as restorePlans from './migrations/0023-restore-plans.ts';
 import * as imports from './migrations/0024-import.ts';
+import * as integrity from './migrations/0025-integrity.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
 export const migrations: Record<string, Migration> = {
@@ -46,9 +46,9 @@ export const migrations: Record<string, Migration> = {
   '0017-known-uploads': knownUploads,
   '0018-late-removals': lateRemovals,
   '0020-export': exports,
-  '0025-integrity': integrity,
   '0023-restore-plans': restorePlans,
   '0024-import': imports,
+  '0025-integrity': integrity,
 };
 
 /** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
