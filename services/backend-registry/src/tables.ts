@@ -1,4 +1,5 @@
 import type { JsonObject } from '@bufbuild/protobuf';
+import type { BackendType } from '@stowage/common/backend-config';
 import type { Generated, Selectable } from 'kysely';
 
 /** The tables that backend-registry owns, and the views of its neighbours'. */
@@ -11,10 +12,6 @@ export interface Tables {
   'placement.backend_policies': PoliciesView;
   'upload.known_uploads': { id: string };
 }
-
-/** The kinds of stores. */
-export const backendTypes = ['local_directory', 's3', 'webdav'] as const;
-export type BackendType = (typeof backendTypes)[number];
 
 interface BackendTable {
   id: string;

@@ -17,12 +17,13 @@ const refusals: readonly { pattern: RegExp; detail: string }[] = [
  */
 export function normalizeName(name: string, pointer = '/name'): string {
   const normal = name.normalize('NFC');
-  const detail = faultOf(normal);
+  const detail = nameFault(normal);
   if (detail !== null) throw validationError([{ pointer, detail }]);
   return normal;
 }
 
-function faultOf(name: string): string | null {
+/** Why no node may have a name that is in NFC; null where it may. */
+export function nameFault(name: string): string | null {
   if (name === '') return 'must not be empty';
   if (!name.isWellFormed()) return 'must not contain unpaired surrogates';
   if (Buffer.byteLength(name) > nameBytesMax) return `must not be longer than ${nameBytesMax} bytes of UTF-8`;

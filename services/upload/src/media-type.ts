@@ -1,16 +1,13 @@
 import { extname } from 'node:path';
 import { fileTypeFromBuffer } from 'file-type';
 import { lookup } from 'mime-types';
+import { isMediaType } from '@stowage/common/media-type';
 
 export type FileClass = 'image' | 'video' | 'audio' | 'document' | 'archive' | 'other';
 
 const unknown = 'application/octet-stream';
 const sampleBytes = 4_100;
 const signatureMs = 1_000;
-
-/** RFC 6838 names; stricter than the tokens of RFC 9110, so that a stored type can go into a header as it is. */
-const wellFormed = /^[a-z0-9][a-z0-9!#$&^_.+-]*\/[a-z0-9][a-z0-9!#$&^_.+-]*$/;
-const longestType = 127;
 
 const textLike = new RegExp(
   String.raw`^text/|\+(json|xml|yaml)$|^application/(` +
@@ -94,7 +91,7 @@ const archiveTypes =
 
 function parseMediaType(value: string | null | undefined): string | null {
   const type = value?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  return type.length <= longestType && wellFormed.test(type) ? type : null;
+  return isMediaType(type) ? type : null;
 }
 
 function typeByExtension(filename: string): string | null {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import { configFields } from '@stowage/common/backend-config';
 import { AppError } from '@stowage/common/errors';
-import { backendTypes } from '../tables.ts';
-import { configFields } from './fields.ts';
+import { backendTypes } from '@stowage/common/backend-config';
 import { isMoved, parseConfig } from './parse-config.ts';
 
 const s3 = { endpoint: null, region: 'eu-central-1', bucket: 'team-files' };

@@ -1,9 +1,9 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
+import { configFields } from '@stowage/common/backend-config';
 import { validationError } from '@stowage/common/errors';
 import type { FieldError } from '@stowage/common/errors';
-import { backendTypes } from '../tables.ts';
-import type { BackendType } from '../tables.ts';
-import { configFields } from './fields.ts';
+import { backendTypes } from '@stowage/common/backend-config';
+import type { BackendType } from '@stowage/common/backend-config';
 
 /** A backend's configuration, with secrets apart. */
 export interface ParsedConfig {

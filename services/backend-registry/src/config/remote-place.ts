@@ -1,5 +1,5 @@
 import type { JsonObject } from '@bufbuild/protobuf';
-import type { BackendType } from '../tables.ts';
+import type { BackendType } from '@stowage/common/backend-config';
 import { davRootPath } from '../stores/open-store.ts';
 
 /** Where a backend over the network lies, in one spelling for all that mean the same. */

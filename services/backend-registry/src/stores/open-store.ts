@@ -4,7 +4,7 @@ import type { LocalRoots } from '../config/local-roots.ts';
 import { EndpointDenied } from '../network/endpoint-guard.ts';
 import type { Agents } from '../network/endpoint-guard.ts';
 import type { Secrets } from '../secrets/secret-table.ts';
-import type { BackendType } from '../tables.ts';
+import type { BackendType } from '@stowage/common/backend-config';
 import type { AppendableStore, BlobStore } from './blob-store.ts';
 import { LocalDirectory } from './local-directory.ts';
 import { guarded, hasCode, makeDirectory } from './local-files.ts';

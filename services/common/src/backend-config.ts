@@ -1,6 +1,9 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import path from 'node:path';
-import type { BackendType } from '../tables.ts';
+import type { FieldError } from './errors.ts';
+
+export const backendTypes = ['local_directory', 's3', 'webdav'] as const;
+export type BackendType = (typeof backendTypes)[number];
 
 /** One key of a backend's configuration. */
 export interface Field {
@@ -57,6 +60,36 @@ export const configFields: Readonly<Record<BackendType, Readonly<Record<string, 
     password: secretField(needed),
   },
 };
+
+/** The names of the secrets of a type. */
+export function secretFieldsOf(type: BackendType): string[] {
+  return Object.entries(configFields[type]).flatMap(([name, field]) => (field.secret ? [name] : []));
+}
+
+/**
+ * What is wrong with a configuration of public values: keys that are unknown or secret, values that are wrong, what is
+ * needed and missing. No value is quoted.
+ */
+export function backendConfigFaults(type: BackendType, config: Readonly<Record<string, JsonValue>>): FieldError[] {
+  const fields = configFields[type];
+  const faults: FieldError[] = [];
+  for (const [key, value] of Object.entries(config)) {
+    const field = Object.hasOwn(fields, key) ? fields[key] : undefined;
+    const pointer = `/config/${key.replaceAll('~', '~0').replaceAll('/', '~1').slice(0, 200)}`;
+    if (field?.secret) faults.push({ pointer, detail: 'is a secret, which is never part of a configuration' });
+    else if (!field) faults.push({ pointer, detail: `is not a setting of a backend of the type ${type}` });
+    else {
+      const fault = field.fault(value);
+      if (fault !== null) faults.push({ pointer, detail: fault });
+    }
+  }
+  for (const [key, field] of Object.entries(fields)) {
+    if (field.needed && !field.secret && !Object.hasOwn(config, key)) {
+      faults.push({ pointer: `/config/${key}`, detail: 'is needed' });
+    }
+  }
+  return faults;
+}
 
 function folderFault(value: JsonValue): string | null {
   if (typeof value !== 'string') return 'must be a string';
