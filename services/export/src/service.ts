@@ -1,19 +1,24 @@
-import { downloadEndpoint, readExport as readExportOperation } from '@stowage/common/bytes/operations';
+import {
+  downloadEndpoint,
+  readExport as readExportOperation,
+  uploadEndpoint,
+  validateDocument,
+} from '@stowage/common/bytes/operations';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service } from '@stowage/common/runtime/service';
 import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { documentSchema } from './document/document-schema.ts';
+import { validateBody } from './document/validate-body.ts';
 import { readExport } from './kept/read-export.ts';
 import { exportEndpoints } from './rpc.ts';
-
-const settings = {};
+import { exportSettings } from './settings.ts';
 
 /** Metadata out and in. */
-export const serviceProcess: ServiceProcess<typeof settings> = {
+export const serviceProcess: ServiceProcess<typeof exportSettings> = {
   name: 'export',
-  settings,
-  create: (_settings, { database }): Service => ({
+  settings: exportSettings,
+  create: ({ documentLimit: limit }, { database }): Service => ({
     name: 'export',
     endpoints: [
       endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) }),
@@ -21,6 +26,9 @@ export const serviceProcess: ServiceProcess<typeof settings> = {
     ],
     byteEndpoints: [
       downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
+      uploadEndpoint(validateDocument, ({ gzip }, body, { signal }) =>
+        validateBody(database.bulk, body, { gzip, limit, signal }),
+      ),
     ],
     start: async () => undefined,
     stop: async () => undefined,

@@ -59,11 +59,14 @@ export const recordSchemas = {
     blob_id: Id,
     created_at: Time,
     key: Type.String({ maxLength: 255 }),
-    state: Type.Union(
-      (['available', 'unverified', 'copying', 'corrupt', 'missing', 'removing'] as const).map((state) =>
-        Type.Literal(state),
-      ),
-    ),
+    state: Type.Union([
+      Type.Literal('available'),
+      Type.Literal('unverified'),
+      Type.Literal('copying'),
+      Type.Literal('corrupt'),
+      Type.Literal('missing'),
+      Type.Literal('removing'),
+    ]),
     verified_at: orNull(Time),
   }),
   backends: closed({

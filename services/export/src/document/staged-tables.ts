@@ -31,13 +31,39 @@ export function stagedTable(number: number, table: StagedTable): string {
   return `export.staged_${number}_${table}`;
 }
 
+/** Two numbers make a lock; this one says that it is about staged tables. */
+const lockClass = 0x53746167;
+
 /**
- * Makes empty tables for one document and gives their number. They are unlogged: fast, and empty after a crash of
- * PostgreSQL, which `areWhole` tells.
+ * Chooses a number for a document, and holds it as long as the connection lives or until `letGoStaged`: what has tables under
+ * a number that nobody holds was forgotten, unless a plan has it.
  */
-export async function createStagedTables(client: ClientBase): Promise<number> {
-  const { rows } = await client.query<{ number: string }>(`select nextval('export.staged_numbers') as number`);
-  const number = Number(rows[0]?.number);
+export async function holdStaged(client: ClientBase): Promise<number> {
+  const number = await newNumber(client);
+  await client.query('select pg_advisory_lock($1, $2)', [lockClass, number]);
+  return number;
+}
+
+/** Whether nobody held a number, which this connection holds now. */
+export async function tryHoldStaged(client: ClientBase, number: number): Promise<boolean> {
+  const { rows } = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1, $2) as held', [
+    lockClass,
+    number,
+  ]);
+  return rows[0]?.held === true;
+}
+
+/** Holds a number no more. */
+export async function letGoStaged(client: ClientBase, number: number): Promise<void> {
+  await client.query('select pg_advisory_unlock($1, $2)', [lockClass, number]);
+}
+
+/**
+ * Makes empty tables for one document and gives their number, a new one where none is given. They are unlogged: fast, and
+ * empty after a crash of PostgreSQL, which `areWhole` tells.
+ */
+export async function createStagedTables(client: ClientBase, held?: number): Promise<number> {
+  const number = held ?? (await newNumber(client));
   // First, so that housekeeping finds what a crash leaves behind.
   await client.query(`insert into export.stagings (number) values ($1)`, [number]);
   for (const table of stagedTables) {
@@ -46,13 +72,26 @@ export async function createStagedTables(client: ClientBase): Promise<number> {
        with (autovacuum_enabled = false)`,
     );
   }
-  await client.query(`create unlogged table ${wholeTable(number)} (whole boolean)`);
+  await client.query(`create unlogged table ${wholeTable(number)} (at timestamptz not null default now())`);
   return number;
+}
+
+async function newNumber(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ number: string }>(`select nextval('export.staged_numbers') as number`);
+  return Number(rows[0]?.number);
+}
+
+/** Makes what comparing with the live tables goes by. The records must have been checked: ids are unique. */
+export async function indexStaged(client: ClientBase, number: number): Promise<void> {
+  const key = { nodes: 'id', blobs: 'id', replicas: 'blob_id, backend_id', backends: 'id', policies: 'file_class' };
+  for (const table of stagedTables) {
+    await client.query(`alter table ${stagedTable(number, table)} add primary key (${key[table]})`);
+  }
 }
 
 /** Notes that all records are there. */
 export async function markWhole(client: ClientBase, number: number): Promise<void> {
-  await client.query(`insert into ${wholeTable(number)} values (true)`);
+  await client.query(`insert into ${wholeTable(number)} default values`);
 }
 
 /** Whether the tables are there with all of their records. */
