@@ -157,29 +157,18 @@ const placementChecks: readonly Check[] = [
   ),
 ];
 
-/** What the directories below one another show: which are never reached from the top, and which lie too deep. */
-function reached(table: (name: StagedTable) => string): string {
-  return `
-    with recursive reached as (
-      select id, position, 0 as depth from ${table('nodes')} where kind = 'directory' and parent_id is null
-      union all
-      select d.id, d.position, r.depth + 1 from reached r join ${table('nodes')} d on d.parent_id = r.id
-      where d.kind = 'directory')`;
-}
-
 const depthChecks: readonly Check[] = [
   error(
     'cycle',
     'The directory lies inside itself.',
-    (table) =>
-      `${reached(table)}
-     select '/directories/' || position || '/parent_id' as pointer from ${table('nodes')} n
-     where kind = 'directory' and not exists (select from reached r where r.id = n.id)`,
+    (table) => `
+      select '/directories/' || position || '/parent_id' as pointer from ${table('nodes')} n
+      where kind = 'directory' and not exists (select from reached r where r.id = n.id)`,
   ),
   warning(
     'too_deep',
     `The directory lies more than ${walkMax} deep: what is below it can not be reached.`,
-    (table) => `${reached(table)} select '/directories/' || position as pointer from reached where depth = ${walkMax}`,
+    () => `select '/directories/' || position as pointer from reached where depth = ${walkMax}`,
   ),
 ];
 
@@ -212,11 +201,22 @@ async function look(client: ClientBase, number: number, check: Check, findings: 
   for (const { pointer } of rows) findings[check.level](pointer, check.code, check.detail);
 }
 
-/** Walks by an index: the planner can't know how little there is on each level, and would read all nodes for each. */
+/** Runs `work` where the table `reached` has each directory that is found by going down from the top, and its depth. */
 async function inTree(client: ClientBase, number: number, work: () => Promise<unknown>): Promise<void> {
-  await client.query(`create index on ${stagedTable(number, 'nodes')} (parent_id) where kind = 'directory'`);
+  const nodes = stagedTable(number, 'nodes');
+  await client.query(`create index on ${nodes} (parent_id) where kind = 'directory'`);
   await client.query('begin');
+  // The planner can't know how little there is on each level, and would read all nodes for each of them.
   await client.query('set local enable_hashjoin = off; set local enable_mergejoin = off');
+  await client.query(`
+    create temporary table reached on commit drop as
+    with recursive reached as (
+      select id, position, 0 as depth from ${nodes} where kind = 'directory' and parent_id is null
+      union all
+      select d.id, d.position, r.depth + 1 from reached r join ${nodes} d on d.parent_id = r.id
+      where d.kind = 'directory')
+    select * from reached`);
+  await client.query('set local enable_hashjoin = on; analyze reached');
   await work();
   await client.query('commit');
 }
