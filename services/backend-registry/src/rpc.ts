@@ -3,7 +3,9 @@ import {
   downloadEndpoint,
   appendStaged as appendStagedOperation,
   readBlob,
+  readKept,
   uploadEndpoint,
+  writeKept,
 } from '@stowage/common/bytes/operations';
 import type { ByteEndpoint } from '@stowage/common/bytes/operations';
 import { AppError, unavailable } from '@stowage/common/errors';
@@ -20,6 +22,7 @@ import type {
   SealBlobRequest,
   SealBlobResponseSchema,
 } from '@stowage/proto/stowage/backend_registry/v1/blob';
+import { KeptService } from '@stowage/proto/stowage/backend_registry/v1/kept';
 import { StoredService } from '@stowage/proto/stowage/backend_registry/v1/stored';
 import type { ContentService } from '@stowage/proto/stowage/catalog/v1/content';
 import type { Kysely } from 'kysely';
@@ -38,13 +41,14 @@ import { forgetReplicas } from './forget-replicas.ts';
 import type { EndpointGuard } from './network/endpoint-guard.ts';
 import { judgeBackends } from './judge-backends.ts';
 import { listStored } from './list-stored.ts';
+import { deleteKeptExport, readKeptExport, writeKeptExport } from './kept-exports.ts';
 import { requireAppendable } from './open-backend.ts';
 import type { OpenBackends } from './open-backend.ts';
 import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
 import { withKeyedFingerprint } from './secrets/keyed-fingerprint.ts';
-import { blobKey } from './stores/keys.ts';
+import { blobKey, parseBlobKey } from './stores/keys.ts';
 import { sweepBackend } from './sweep-backend.ts';
 import type { Tables } from './tables.ts';
 import { updateBackend } from './update-backend.ts';
@@ -93,6 +97,12 @@ export function registryEndpoints(parts: RegistryParts): Endpoint[] {
       judgeBackends: (request) => judgeBackends(parts, request),
     }),
     endpoint(BlobService, blobCalls(parts)),
+    endpoint(KeptService, {
+      deleteKept: async ({ backendId, key }) => {
+        await deleteKeptExport(parts.backends, backendId, key);
+        return {};
+      },
+    }),
     endpoint(StoredService, { listStoredBlobs: (request) => listStored(parts.backends, request) }),
   ];
 }
@@ -112,8 +122,14 @@ export function registryByteEndpoints(parts: RegistryParts): ByteEndpoint[] {
     uploadEndpoint(appendStagedOperation, (request, body, context) => appendStaged(parts, request, body, context)),
     downloadEndpoint(readBlob, (request, context) => {
       const range = { start: byteCount(request.start), end: byteCount(request.end) };
+      parseBlobKey(request.key);
       return parts.backends.use(request.backendId, (store) => store.read(request.key, range, context.signal));
     }),
+    uploadEndpoint(writeKept, async (request, body, context) => {
+      await writeKeptExport(parts.backends, request, body, context.signal);
+      return {};
+    }),
+    downloadEndpoint(readKept, (request, context) => readKeptExport(parts.backends, request, context.signal)),
   ];
 }
 
@@ -138,6 +154,7 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
     },
     sealBlob: (request) => sealBlob(parts.seals, request),
     deleteBlob: async ({ backendId, key }, { signal }) => {
+      parseBlobKey(key);
       const store = await parts.backends.recheck(backendId);
       // Whoever asked may have given up long ago, where this process stood still; the blob may be there anew.
       if (signal.aborted) throw unavailable('The caller went away.');
@@ -145,6 +162,7 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       return {};
     },
     verifyBlob: async ({ backendId, key, size, sha256 }, context) => {
+      parseBlobKey(key);
       const claim = { key, size: byteCount(size), sha256 };
       const { signal } = context;
       const verify = async (): Promise<VerifyResult> => {
@@ -157,6 +175,7 @@ function blobCalls(parts: RegistryParts): Implementation<typeof BlobService> {
       return { result: await parts.bandwidth.turn(signal, verify) };
     },
     copyBlob: async ({ fromBackendId, toBackendId, key, size, sha256, urgent }, context) => {
+      parseBlobKey(key);
       const wanted = { from: fromBackendId, to: toBackendId, blob: { key, size: byteCount(size), sha256 } };
       const bandwidth = urgent ? unlimited : parts.bandwidth;
       const copy = (): Promise<CopyResult> => copyBlob({ ...parts, bandwidth }, wanted, context.signal);

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Readable } from 'node:stream';
 import { AppError } from '@stowage/common/errors';
+import { exportKey } from '@stowage/common/export-key';
 import { newId } from '@stowage/common/ids';
 import type { BlobStore, ListedBlob } from './blob-store.ts';
 import { blobKey } from './keys.ts';
@@ -240,6 +241,24 @@ const cases: Record<string, Case> = {
     for (const path of foreign) await unplant(path);
     return { [key]: 9 };
   },
+  'an export is kept as a blob is, and no listing tells of it': async ({ store }) => {
+    const key = await written(store, seededContent(9, 1));
+    const [before, after] = [seededContent(5, 2), seededContent(3 * mebibyte, 3)];
+    const kept = exportKey(newId(), new Date());
+    expect(await store.stat(kept)).toBeNull();
+    for (const content of [before, after]) {
+      await writeContent(store, kept, content);
+      expect(await store.stat(kept)).toEqual({ size: content.size });
+      expect((await digestOfBlob(store, kept, 0, content.size)).equals(content.sha256)).toBe(true);
+    }
+    await refuses(store.write(kept, { ...after, sha256: before.sha256 }, after.body(), never), 'checksum_mismatch');
+    expect(await store.sweep(new Date(Date.now() + 3_600_000))).toBe(0);
+    expect((await listed(store, 10)).map((blob) => blob.key)).toEqual([key]);
+    for (let time = 0; time < 2; time += 1) await store.delete(kept);
+    expect(await store.stat(kept)).toBeNull();
+    await refuses(store.read(kept, { start: 0, end: 1 }, never), 'not_found');
+    return { [key]: 9 };
+  },
   'a place is claimed once, and again only by the same backend': async ({ store }) => {
     expect(await store.identity()).toBeNull();
     const backendId = newId();
@@ -295,6 +314,8 @@ const cases: Record<string, Case> = {
       `blobs/../${id}`,
       wrongFolder,
     ];
+    const kept = exportKey(id, new Date());
+    odd.push('exports/', `exports/${id}`, `${kept}/`, `${kept}\n`, `x/${kept}`, kept.replace('exports', 'blobs'));
     for (const key of [...odd, `${blobKey(id)}/`, `${blobKey(id)}\n`, `x/${blobKey(id)}`, blobKey(id).toUpperCase()]) {
       await refuses(store.stat(key), 'validation_failed');
       await refuses(store.read(key, { start: 0, end: 1 }, never), 'validation_failed');

@@ -32,8 +32,9 @@ export interface ListedBlob {
 
 /**
  * Where blobs lie. Knows keys and bytes only; nothing outside `stores/` knows which kind it has.
- * Every method throws AppError: `unavailable` when the store can't be asked, `validation_failed` for a key that
- * blobKey() did not make. Nothing here is retried: that is done around it.
+ * Kept exports are read, written, found and removed as blobs are, by the keys that exportKey() makes; they are in no listing.
+ * Every method throws AppError: `unavailable` when the store can't be asked, `validation_failed` for a key that neither
+ * blobKey() nor exportKey() made. Nothing here is retried: that is done around it.
  */
 export interface BlobStore {
   /** The backend id in the identity marker; null when there is no marker, as in an unmounted disk. */

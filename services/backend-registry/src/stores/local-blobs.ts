@@ -7,7 +7,7 @@ import { AppError, unavailable } from '@stowage/common/errors';
 import type { BlobPage, ByteRange, ExpectedContent } from './blob-store.ts';
 import { BlobStream } from './blob-stream.ts';
 import { CheckedBody } from './checked-body.ts';
-import { parseBlobKey } from './keys.ts';
+import { placeOfKey } from './keys.ts';
 import { blobFolders, listFolders } from './local-listing.ts';
 import {
   directoryInside,
@@ -24,8 +24,9 @@ import { requireWholeSize } from './whole-size.ts';
 import { writePieces } from './write-pieces.ts';
 
 export const blobsFolder = 'blobs';
+const exportsFolder = 'exports';
 
-/** The whole blobs of a local directory, as `blobs/<xx>/<blob id>`. Each method as BlobStore says. */
+/** The whole blobs of a local directory, as `blobs/<xx>/<blob id>`, and kept exports. Each method as BlobStore says. */
 export class LocalBlobs {
   readonly #root: string;
   /** Folders whose own entry is known to be durable. */
@@ -60,8 +61,8 @@ export class LocalBlobs {
   }
 
   async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
-    const { folder, blobId } = parseBlobKey(key);
-    const file = path.join(await this.makeFolder(folder), blobId);
+    const { folder, name } = placeOfKey(key);
+    const file = path.join(await this.makeFolder(folder), name);
     const temporary = temporaryOf(file, randomUUID());
     try {
       await writeChecked(temporary, content, body, signal);
@@ -78,40 +79,43 @@ export class LocalBlobs {
   }
 
   async sweep(before: Date): Promise<number> {
+    const folders = (await blobFolders(await this.#directory())).map(({ directory }) => directory);
+    const ofExports = await directoryInside(this.#root, exportsFolder);
     let swept = 0;
-    for (const { directory } of await blobFolders(await this.#directory())) {
+    for (const directory of ofExports === null ? folders : [...folders, ofExports]) {
       swept += await sweepTemporaries(directory, before);
     }
     return swept;
   }
 
-  /** Makes the folder of a blob, durably. */
+  /** Makes the folder of an object, durably. */
   async makeFolder(folder: string): Promise<string> {
     const known = this.#settledFolders.has(folder);
-    const found = known ? await directoryInside(this.#root, path.join(blobsFolder, folder)) : null;
+    const found = known ? await directoryInside(this.#root, folder) : null;
     if (found !== null) return found;
-    const blobs = await this.#directory();
-    const directory = path.join(blobs, folder);
+    // Without it the disk is not mounted, and nothing may be made in its place.
+    await this.#directory();
+    const directory = path.join(this.#root, folder);
     await mkdir(directory, { mode: 0o700 }).catch((error: unknown) => {
       if (!hasCode(error, 'EEXIST')) throw error;
     });
-    await directoryInside(blobs, folder);
+    await directoryInside(this.#root, folder);
     // One that was there already may have been made by a process that crashed before this.
-    await syncDirectory(blobs);
+    await syncDirectory(path.dirname(directory));
     this.#settledFolders.add(folder);
     return directory;
   }
 
   /** A seal that was repeated after a crash finds its blob moved, but perhaps not durably yet. */
   async settleFolder(folder: string): Promise<void> {
-    const directory = await directoryInside(this.#root, path.join(blobsFolder, folder));
+    const directory = await directoryInside(this.#root, folder);
     if (directory !== null) await syncDirectory(directory);
   }
 
   async #withBlob<R>(key: string, work: (file: string) => Promise<R>): Promise<R | null> {
-    const { folder, blobId } = parseBlobKey(key);
-    const directory = await directoryInside(this.#root, path.join(blobsFolder, folder));
-    return directory === null ? null : work(path.join(directory, blobId));
+    const { folder, name } = placeOfKey(key);
+    const directory = await directoryInside(this.#root, folder);
+    return directory === null ? null : work(path.join(directory, name));
   }
 
   async #directory(): Promise<string> {

@@ -11,7 +11,7 @@ import type {
   StagedPage,
 } from './blob-store.ts';
 import { claimMarker, markerFile, readMarker } from './identity-marker.ts';
-import { checkedId, parseBlobKey } from './keys.ts';
+import { checkedId, parseBlobKey, placeOfKey } from './keys.ts';
 import { blobsFolder, LocalBlobs } from './local-blobs.ts';
 import { guarded, makeDirectory, sweepTemporaries } from './local-files.ts';
 import { LocalStaging, stagingFolder } from './local-staging.ts';
@@ -23,7 +23,8 @@ const temporaryAgeMs = 15 * 60_000;
 const freeBelievedMs = 1_000;
 
 /**
- * Blobs as plain files under one directory: `blobs/<xx>/<blob id>`, growing content as `staging/<staged id>`.
+ * Blobs as plain files under one directory: `blobs/<xx>/<blob id>`, growing content as `staging/<staged id>`, kept exports
+ * in `exports`.
  * No symbolic link below the root is followed; the root itself may be one. One process at a time may write to the same
  * staged content: who holds it is kept in memory.
  */
@@ -119,8 +120,9 @@ export class LocalDirectory implements AppendableStore {
     key: string,
     check: (content: StagedContent, signal: AbortSignal) => Promise<void>,
   ): Promise<boolean> {
-    const { folder, blobId } = parseBlobKey(key);
-    const target = { makeFolder: () => this.#blobs.makeFolder(folder), name: blobId };
+    parseBlobKey(key);
+    const { folder, name } = placeOfKey(key);
+    const target = { makeFolder: () => this.#blobs.makeFolder(folder), name };
     return guarded(async () => {
       const sealed = await this.#staging.seal(checkedId(stagedId), target, check);
       if (!sealed) await this.#blobs.settleFolder(folder);

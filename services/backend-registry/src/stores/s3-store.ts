@@ -13,7 +13,7 @@ import type {
 } from './blob-store.ts';
 import { usualLimits } from './idle-limit.ts';
 import type { StoreLimits } from './idle-limit.ts';
-import { checkedId, parseBlobKey } from './keys.ts';
+import { checkedId, parseBlobKey, placeOfKey } from './keys.ts';
 import { noSignal, shortCall } from './s3-calls.ts';
 import type { S3Config, StoreAgents } from './s3-config.ts';
 import { connectS3 } from './s3-connection.ts';
@@ -29,7 +29,7 @@ import { writeBlob } from './s3-write.ts';
 import { requireWholeSize } from './whole-size.ts';
 
 /**
- * Blobs as objects `<prefix>/blobs/<xx>/<blob id>` of a bucket. In a bucket that keeps versions a deleted blob lives on as
+ * Blobs as objects `<prefix>/blobs/<xx>/<blob id>` of a bucket, kept exports beside them. In a bucket that keeps versions a deleted blob lives on as
  * an old version, until a rule of the bucket removes it.
  */
 export class S3Store implements AppendableStore {
@@ -135,6 +135,7 @@ export class S3Store implements AppendableStore {
     key: string,
     check: (content: StagedContent, signal: AbortSignal) => Promise<void>,
   ): Promise<boolean> {
+    parseBlobKey(key);
     const objectKey = this.#objectKey(key);
     checkedId(stagedId);
     return guarded(() => this.#staging.seal(stagedId, objectKey, check));
@@ -155,7 +156,7 @@ export class S3Store implements AppendableStore {
   }
 
   #objectKey(key: string): string {
-    parseBlobKey(key);
+    placeOfKey(key);
     return `${this.#s3.prefix}${key}`;
   }
 }

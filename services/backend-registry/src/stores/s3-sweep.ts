@@ -1,6 +1,6 @@
 import type { MultipartUpload } from '@aws-sdk/client-s3';
 import { unavailable } from '@stowage/common/errors';
-import { isBlobKey } from './keys.ts';
+import { isBlobKey, isExportKey } from './keys.ts';
 import { shortCall } from './s3-calls.ts';
 import type { S3Connection } from './s3-connection.ts';
 import { stagingFolder } from './s3-listing.ts';
@@ -40,7 +40,7 @@ export async function sweepUploads(s3: S3Connection, before: Date): Promise<numb
 }
 
 function isOurs(path: string): boolean {
-  return isBlobKey(path) || new RegExp(`^${stagingFolder}/[^/]+/\\d{16}$`).test(path);
+  return isBlobKey(path) || isExportKey(path) || new RegExp(`^${stagingFolder}/[^/]+/\\d{16}$`).test(path);
 }
 
 /** Null for one that is not ours, or too young. */

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { AppError } from '@stowage/common/errors';
 import type { BlobPage, BlobStore, ByteRange, ExpectedContent } from './blob-store.ts';
-import { parseBlobKey } from './keys.ts';
+import { placeOfKey } from './keys.ts';
 import type { StoreAgents } from './s3-config.ts';
 import { WebdavFolders } from './webdav-folders.ts';
 import { WebdavHttp, expectStatus } from './webdav-http.ts';
@@ -28,7 +28,7 @@ export interface WebdavConfig {
 const blobsFolder = 'blobs';
 
 /**
- * Blobs as files below one folder of a WebDAV server: `blobs/<xx>/<blob id>`. Each is put under a name of its own in `tmp/` and
+ * Blobs as files below one folder of a WebDAV server: `blobs/<xx>/<blob id>`, and kept exports in `exports`. Each is put under a name of its own in `tmp/` and
  * then moved, so that none is seen before it is whole. What an answer promises is as durable as the server makes it.
  */
 export class WebdavStore implements BlobStore {
@@ -75,11 +75,11 @@ export class WebdavStore implements BlobStore {
   }
 
   async write(key: string, content: ExpectedContent, body: Readable, signal: AbortSignal): Promise<void> {
-    const { folder, blobId } = parseBlobKey(key);
+    const { folder, name } = placeOfKey(key);
     const put = new Put(content, body);
     try {
-      await this.#folders.ensure(this.#paths.folder(blobsFolder, folder));
-      await this.#temporaries.bring(put, this.#paths.file(blobsFolder, folder, blobId), signal);
+      await this.#folders.ensure(this.#paths.folder(...folder.split('/')));
+      await this.#temporaries.bring(put, this.#paths.file(...folder.split('/'), name), signal);
     } finally {
       put.leave();
     }
@@ -120,7 +120,7 @@ export class WebdavStore implements BlobStore {
   }
 
   #pathOf(key: string): string {
-    const { folder, blobId } = parseBlobKey(key);
-    return this.#paths.file(blobsFolder, folder, blobId);
+    const { folder, name } = placeOfKey(key);
+    return this.#paths.file(...folder.split('/'), name);
   }
 }

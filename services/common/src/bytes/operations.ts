@@ -21,6 +21,11 @@ import {
   ValidateDocumentRequestSchema,
   ValidateDocumentResponseSchema,
 } from '@stowage/proto/stowage/export/v1/export';
+import {
+  ReadKeptRequestSchema,
+  WriteKeptRequestSchema,
+  WriteKeptResponseSchema,
+} from '@stowage/proto/stowage/backend_registry/v1/kept';
 import type { CallContext } from '../rpc/context.ts';
 
 /** A call with a message and a stream of bytes in, and a message out. */
@@ -74,6 +79,22 @@ export const readBlob = {
   service: 'backend-registry',
   path: 'read-blob',
   input: ReadBlobRequestSchema,
+} as const satisfies DownloadOperation<DescMessage>;
+
+/** Writes a kept export to a backend, which may have to put together its parts. */
+export const writeKept = {
+  service: 'backend-registry',
+  path: 'write-kept',
+  input: WriteKeptRequestSchema,
+  output: WriteKeptResponseSchema,
+  answerMs: 300_000,
+} as const satisfies UploadOperation<DescMessage, DescMessage>;
+
+/** Reads a kept export from its backend; one that ends early breaks the stream. */
+export const readKept = {
+  service: 'backend-registry',
+  path: 'read-kept',
+  input: ReadKeptRequestSchema,
 } as const satisfies DownloadOperation<DescMessage>;
 
 /** Metadata of millions of files are read or written between the last byte and the answer. */
