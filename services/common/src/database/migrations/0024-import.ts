@@ -13,6 +13,4 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`grant select, update on upload.uploads to stowage_export`.execute(db);
   await sql`grant usage on sequence upload.fences to stowage_export`.execute(db);
   await sql`grant update on export.instance to stowage_export`.execute(db);
-  // Whose installation the document of a plan describes.
-  await sql`alter table export.plans add column instance_id uuid`.execute(db);
 }
