@@ -44,6 +44,8 @@ export const faultSizes = {
   /** R02 */
   powerCuts: size(10, 200),
   logouts: size(20, 1_000),
+  /** R16 */
+  drillFiles: size(500, 20_000),
   /** R11: every other time its volume is lost too. */
   natsKills: size(3, 20),
   /** R33 */

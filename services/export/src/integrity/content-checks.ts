@@ -8,8 +8,7 @@ const content: Check = {
     (select id, blob_id, size, name from catalog.nodes where kind = 'file') n
     full join catalog.blobs b on b.id = n.blob_id
     left join (
-      select blob_id, count(*) as replicas, count(*) filter (where state in ('available', 'unverified')) as readable,
-        string_agg(distinct state, ', ') filter (where state not in ('available', 'unverified')) as states
+      select blob_id, count(*) filter (where state in ('available', 'unverified')) as readable
       from catalog.replicas group by blob_id) c on c.blob_id = b.id`,
   rules: [
     {
@@ -34,7 +33,8 @@ const content: Check = {
       kind: 'blob_unreadable',
       when: 'n.id is not null and c.readable = 0',
       id: 'b.id',
-      detail: `format('All %s replicas of the content of the file «%s» (%s) are of no use: %s.', c.replicas, n.name, n.id, c.states)`,
+      detail: `format('No replica of the content of the file «%s» (%s) can be read: %s.', n.name, n.id,
+        (select string_agg(distinct r.state, ', ') from catalog.replicas r where r.blob_id = b.id))`,
     },
     {
       kind: 'blob_given_up',
