@@ -71,6 +71,7 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'HEAD /api/exports/metadata': 'admin',
   'GET /api/exports/metadata/schema': 'admin',
   'GET /api/exports/metadata/integrity': 'admin',
+  'POST /api/exports/metadata/restore-plan': 'admin',
 
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
@@ -118,6 +119,7 @@ export const ofTheInterface = [
   'GET /api/policies/placement/preview',
   'GET /api/exports/metadata',
   'GET /api/exports/metadata/integrity',
+  'POST /api/exports/metadata/restore-plan',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];
