@@ -94,7 +94,7 @@ export async function addFile(admin: pg.Pool, parent: string, name: string): Pro
   return file;
 }
 
-async function stageLive(client: pg.PoolClient): Promise<number> {
+export async function stageLive(client: pg.PoolClient): Promise<number> {
   const number = await createStagedTables(client);
   for (const table of stagedTables) {
     await client.query(
