@@ -7,8 +7,12 @@ import { AppError, validationError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
 import { sectionNames } from '../document/records.ts';
+import { changedMeanwhile, spendPlan, takePlan } from '../plan/plans.ts';
+import type { Plan } from '../plan/plans.ts';
+import { stateDigest } from '../plan/state-digest.ts';
 import { importStaged } from './import-staged.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
+import type { Turns } from './turns.ts';
 
 /** What the body of an import says; null where it says nothing. */
 export interface Envelope {
@@ -18,26 +22,11 @@ export interface Envelope {
   documentSha256: string | null;
 }
 
-/** A plan that may be imported while the metadata still have its digest. */
-export interface Plan {
-  id: string;
-  documentSha256: string;
-  stateDigest: string;
-  stagedNumber: number;
-  /** Records of each section. */
-  counts: Readonly<Record<string, number>>;
-  knownBackends: readonly string[];
-  instanceId: string | null;
-}
-
 export interface ImportNeeds {
   bulk: pg.Pool;
+  /** Who waits for another import holds no connection, which that one may need. */
+  turns: Turns;
   readEnvelope(body: Readable, options: { gzip: boolean; signal: AbortSignal }): Promise<Envelope>;
-  /** Locks the plan of a token until the transaction ends. Throws `plan_stale`. */
-  takePlan(client: ClientBase, owner: { token: string; userId: string }): Promise<Plan>;
-  /** Ends a plan, and drops what was staged for it, in the transaction of its import. */
-  spendPlan(client: ClientBase, plan: Plan): Promise<void>;
-  stateDigest(client: ClientBase): Promise<string>;
   /** Writes the document of now as an export that is not kept yet. */
   keepBeforeImport(signal: AbortSignal): Promise<{ exportId: string }>;
   /** Keeps that export from the end of the transaction on. */
@@ -66,19 +55,21 @@ export async function importPlan(
   const envelope = await needs.readEnvelope(body, { gzip, signal });
   requireConfirmation([envelope.confirmReplace, confirmReplace ?? null]);
   const owner = { token: requireToken(envelope), userId: actor.userId };
-  return aloneWith(needs.bulk, async (client) => {
-    // Before the metadata of now are written down: most refusals need not wait for that.
-    requireSame(await inTransaction(client, () => needs.takePlan(client, owner)), envelope);
-    signal.throwIfAborted();
-    const { exportId } = await needs.keepBeforeImport(signal);
-    try {
+  const importNow = (): Promise<Answer> =>
+    aloneWith(needs.bulk, async (client) => {
+      // Before the metadata of now are written down: most refusals need not wait for that.
+      requireSame(await inTransaction(client, () => takePlan(client, owner)), envelope);
       signal.throwIfAborted();
-      return await replaceAll(needs, client, { owner, envelope, exportId });
-    } catch (error) {
-      await needs.dropUnkept(exportId);
-      throw error;
-    }
-  });
+      const { exportId } = await needs.keepBeforeImport(signal);
+      try {
+        signal.throwIfAborted();
+        return await replaceAll(needs, client, { owner, envelope, exportId });
+      } catch (error) {
+        await needs.dropUnkept(exportId);
+        throw error;
+      }
+    });
+  return needs.turns.run(importNow);
 }
 
 interface Wanted {
@@ -91,12 +82,12 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await inTransaction(client, async () => {
-        const plan = requireSame(await needs.takePlan(client, wanted.owner), wanted.envelope);
+        const plan = requireSame(await takePlan(client, wanted.owner), wanted.envelope);
         await lockMetadata(client);
-        if ((await needs.stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
+        if ((await stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
         const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
         await needs.markKept(client, wanted.exportId);
-        await needs.spendPlan(client, plan);
+        await spendPlan(client, plan);
         const imported = sectionNames.map((section) => ({ section, count: BigInt(plan.counts[section] ?? 0) }));
         return { imported, jobId, previousExportId: wanted.exportId };
       });
@@ -132,8 +123,4 @@ function requireConfirmation(said: readonly (boolean | null)[]): void {
 function requireSame(plan: Plan, { documentSha256 }: Envelope): Plan {
   if (documentSha256 === null || documentSha256 === plan.documentSha256) return plan;
   throw new AppError('plan_stale', 'The document is not the one that this plan was made of.');
-}
-
-function changedMeanwhile(): AppError {
-  return new AppError('plan_stale', 'The metadata have changed since this plan was made.');
 }
