@@ -1,4 +1,6 @@
 import type { JsonObject, MessageInitShape } from '@bufbuild/protobuf';
+import { configFields } from '@stowage/common/backend-config';
+import type { BackendType } from '@stowage/common/backend-config';
 import { query } from '@stowage/common/database/transaction';
 import type {
   BackendFaultSchema,
@@ -9,11 +11,9 @@ import type {
 } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { placeFault } from './config/check-place.ts';
 import type { PlacedBackend, PlaceNeeds } from './config/check-place.ts';
-import { configFields } from './config/fields.ts';
 import { isMoved, parseType } from './config/parse-config.ts';
 import { findPlace, placesOverlap } from './config/place-overlaps.ts';
 import type { FoundPlace } from './config/place-overlaps.ts';
-import type { BackendType } from './tables.ts';
 
 type Fault = MessageInitShape<typeof BackendFaultSchema>;
 

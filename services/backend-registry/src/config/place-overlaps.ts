@@ -1,5 +1,5 @@
 import type { JsonObject } from '@bufbuild/protobuf';
-import type { BackendType } from '../tables.ts';
+import type { BackendType } from '@stowage/common/backend-config';
 import { overlap, realPlace } from './local-roots.ts';
 import { remoteOverlap, remotePlace } from './remote-place.ts';
 import type { RemotePlace } from './remote-place.ts';
