@@ -72,6 +72,7 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'GET /api/exports/metadata/schema': 'admin',
   'GET /api/exports/metadata/integrity': 'admin',
   'POST /api/exports/metadata/restore-plan': 'admin',
+  'POST /api/exports/metadata/validate': 'admin',
 
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
@@ -120,6 +121,7 @@ export const ofTheInterface = [
   'GET /api/exports/metadata',
   'GET /api/exports/metadata/integrity',
   'POST /api/exports/metadata/restore-plan',
+  'POST /api/exports/metadata/validate',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];

@@ -184,6 +184,11 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
   'HEAD /api/exports/metadata': plain,
   'GET /api/exports/metadata/schema': plain,
   'GET /api/exports/metadata/integrity': plain,
+  'POST /api/exports/metadata/validate': async ({ admin }) => ({
+    id: null,
+    headers: { 'content-type': 'application/json' },
+    raw: (await admin.get('/api/exports/metadata')).bytes,
+  }),
 
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),

@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { createHash, randomBytes } from 'node:crypto';
-import { chunkBytes, ContentDigest, digestOf } from './content-digest.ts';
+import { chunkBytes } from '@stowage/common/content-chunks';
+import { ContentDigest, digestOf } from './content-digest.ts';
 
 describe('the digest of content', () => {
   test('uses the CRC-32C of RFC 3720: its check value comes out', () => {

@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Hash } from 'node:crypto';
 import { crc32c } from '@node-rs/crc32';
-
-/** The length of a chunk that has a checksum of its own, in bytes. */
-export const chunkBytes = 1024 * 1024;
+import { chunkBytes } from '@stowage/common/content-chunks';
 
 /** How much of the beginning is kept, for telling the media type. */
 const headBytes = 4_100;

@@ -1,3 +1,4 @@
+import { depthMax } from '@stowage/common/tree-limits';
 import { sql } from 'kysely';
 import type { QueryExecutorProvider } from 'kysely';
 import type { MessageInitShape } from '@bufbuild/protobuf';
@@ -12,7 +13,7 @@ import { causeOf, eventData } from './file-events.ts';
 import { nodeMessage } from './node-message.ts';
 import { nodeColumns, wayUp } from './nodes.ts';
 import type { NodeRow } from './nodes.ts';
-import { childStanding, depthMax } from './standing.ts';
+import { childStanding } from './standing.ts';
 import { liesAsWanted } from './wanted-places.ts';
 
 type CommittedRow = NodeRow & { names: string[] | null; depth: number };

@@ -1,3 +1,4 @@
+import { chunkBytes } from '@stowage/common/content-chunks';
 import { sql } from 'kysely';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { violatedConstraint } from '@stowage/common/database/database-error';
@@ -16,7 +17,6 @@ import type {
   SealedReplica,
 } from '@stowage/proto/stowage/catalog/v1/content';
 import { removalAttempts } from './blobs.ts';
-import { chunkBytes } from './content.ts';
 import { announce, causeOf } from './file-events.ts';
 import { takeName } from './free-name.ts';
 import { nodeMessage } from './node-message.ts';

@@ -15,9 +15,6 @@ import { noDestination, findNode, requireActive, requireNode, requireUsable } fr
 import { isReadable, replicaMessage, replicasIn, replicasOfNode } from './replicas.ts';
 import type { WithReplicas } from './replicas.ts';
 
-/** The unit of checksums, in bytes. */
-export const chunkBytes = 1_048_576;
-
 /** Up to how many chunks a blob's checksums come with it; a longer list is asked for in runs. */
 const inlineChunksMax = 1_024;
 

@@ -1,10 +1,11 @@
+import { depthMax, walkMax } from '@stowage/common/tree-limits';
 import { sql } from 'kysely';
 import type { QueryExecutorProvider, RawBuilder, Transaction } from 'kysely';
 import { AppError, validationError } from '@stowage/common/errors';
 import { isId, rootDirectoryId } from '@stowage/common/ids';
 import { NodeKind } from '@stowage/proto/stowage/catalog/v1/node';
 import type { VersionCondition } from '@stowage/proto/stowage/catalog/v1/node';
-import { depthMax, standingOf, walkMax } from './standing.ts';
+import { standingOf } from './standing.ts';
 import type { Standing, WayStep } from './standing.ts';
 
 export type Trx = Transaction<unknown>;

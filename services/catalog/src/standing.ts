@@ -1,11 +1,6 @@
 import { AppError } from '@stowage/common/errors';
 import { rootDirectoryId } from '@stowage/common/ids';
-
-/** The longest way up that is walked. */
-export const walkMax = 1_024;
-
-/** How deep a node that is created, moved or restored may lie; the root's children lie 1 deep. */
-export const depthMax = 128;
+import { walkMax } from '@stowage/common/tree-limits';
 
 /** One node on the way from a node up to the root, that node itself first. */
 export interface WayStep {

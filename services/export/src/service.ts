@@ -10,6 +10,7 @@ import type { Service } from '@stowage/common/runtime/service';
 import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { documentSchema } from './document/document-schema.ts';
 import { validateBody } from './document/validate-body.ts';
+import { Housekeeping } from './housekeeping.ts';
 import { readExport } from './kept/read-export.ts';
 import { exportEndpoints } from './rpc.ts';
 import { exportSettings } from './settings.ts';
@@ -18,19 +19,22 @@ import { exportSettings } from './settings.ts';
 export const serviceProcess: ServiceProcess<typeof exportSettings> = {
   name: 'export',
   settings: exportSettings,
-  create: ({ documentLimit: limit }, { database }): Service => ({
-    name: 'export',
-    endpoints: [
-      endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) }),
-      ...exportEndpoints(database),
-    ],
-    byteEndpoints: [
-      downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
-      uploadEndpoint(validateDocument, ({ gzip }, body, { signal }) =>
-        validateBody(database.bulk, body, { gzip, limit, signal }),
-      ),
-    ],
-    start: async () => undefined,
-    stop: async () => undefined,
-  }),
+  create: ({ documentLimit: limit }, { database, logger }): Service => {
+    const housekeeping = new Housekeeping(database.bulk, logger);
+    return {
+      name: 'export',
+      endpoints: [
+        endpoint(DocumentService, { getSchema: async () => ({ schema: JSON.stringify(documentSchema) }) }),
+        ...exportEndpoints(database),
+      ],
+      byteEndpoints: [
+        downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
+        uploadEndpoint(validateDocument, ({ gzip }, body, { signal }) =>
+          validateBody(database.bulk, body, { gzip, limit, signal }),
+        ),
+      ],
+      start: async () => housekeeping.start(),
+      stop: () => housekeeping.stop(),
+    };
+  },
 };

@@ -32,6 +32,7 @@ import { addOpenApi, docsRoutes } from './routes/docs.ts';
 import { exportRoutes } from './routes/exports.ts';
 import { integrityRoute } from './routes/exports-integrity.ts';
 import { restorePlanRoutes } from './routes/exports-plan.ts';
+import { validateRoute } from './routes/exports-validate.ts';
 import { fileRoutes } from './routes/files.ts';
 import { jobRoutes } from './routes/jobs.ts';
 import { jobStartRoutes } from './routes/jobs-start.ts';
@@ -121,6 +122,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   jobStartRoutes(app, dependencies);
   policyRoutes(app, dependencies);
   exportRoutes(app, dependencies);
+  validateRoute(app, dependencies);
   integrityRoute(app, dependencies);
   restorePlanRoutes(app, dependencies);
   systemRoutes(app, dependencies);

@@ -1,5 +1,5 @@
 import { canonicalJson } from './canonical.ts';
-import type { Findings} from './findings.ts';
+import type { Findings } from './findings.ts';
 import { findingsMax } from './findings.ts';
 import { Header } from './header.ts';
 import { OrderedDigest } from './ordered-digest.ts';

@@ -18,6 +18,7 @@ import {
   letGoStaged,
   markWhole,
 } from './staged-tables.ts';
+import { inTurn } from './turns.ts';
 import type { Finding } from './unreadable.ts';
 
 export interface Staging extends Expanding {
@@ -37,7 +38,7 @@ export interface StagedDocument {
   /** Empty where it could not be read to its end. */
   sha256: string;
   instanceId: string | null;
-  exportedAt: string | null;
+  exportedAt: Date | null;
 }
 
 /**
@@ -46,6 +47,10 @@ export interface StagedDocument {
  * where it is not JSON, `payload_too_large`, `unavailable`.
  */
 export async function stageDocument(bulk: pg.Pool, body: Readable, staging: Staging): Promise<StagedDocument> {
+  return inTurn(bulk, () => stage(bulk, body, staging));
+}
+
+async function stage(bulk: pg.Pool, body: Readable, staging: Staging): Promise<StagedDocument> {
   const client = await bulk.connect().catch((error: unknown) => {
     throw toDatabaseError(error);
   });
@@ -94,7 +99,7 @@ function answer({ findings, counts, ...read }: ReadDocument, number: number | nu
     counts: sectionNames.map((section) => ({ section, count: BigInt(counts[section]) })),
     sha256: read.sha256,
     instanceId: read.instanceId,
-    exportedAt: read.exportedAt,
+    exportedAt: read.exportedAt === null ? null : new Date(read.exportedAt),
   };
 }
 

@@ -104,6 +104,17 @@ export async function areWhole(client: ClientBase, number: number): Promise<bool
   return marked.rowCount === 1;
 }
 
+/** Whether no plan has a document, nor will have: for a number that this connection holds. */
+export async function isForgotten(client: ClientBase, number: number): Promise<boolean> {
+  const { rowCount } = await client.query('select from export.plans where staged_number = $1', [number]);
+  if (rowCount !== 0) return false;
+  if (!(await areWhole(client, number))) return true;
+  const { rows } = await client.query<{ late: boolean }>(
+    `select at < now() - interval '1 hour' as late from ${wholeTable(number)}`,
+  );
+  return rows[0]?.late === true;
+}
+
 /** Forgets a document; safe to repeat. */
 export async function dropStagedTables(client: ClientBase, number: number): Promise<void> {
   const names = [wholeTable(number), ...stagedTables.map((table) => stagedTable(number, table))];

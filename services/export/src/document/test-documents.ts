@@ -23,7 +23,6 @@ export function sampleRecords({ directories = 4, files = 6 } = {}): Records {
   const size = (n: number): number => n * 700_000;
   const numbers = Array.from({ length: files }, (_, n) => n);
   const folders = Array.from({ length: directories }, (_, n) => n);
-  const backend = { created_at: time, updated_at: time, enabled: true, marked: true, version: 2 };
   return {
     directories: [
       { ...node, id: rootDirectoryId, name: '', parent_id: null },
@@ -62,26 +61,7 @@ export function sampleRecords({ directories = 4, files = 6 } = {}): Records {
         verified_at: time,
       })),
     ),
-    backends: [
-      {
-        ...backend,
-        id: testId(4, 0),
-        name: 'local',
-        type: 'local_directory',
-        is_default: true,
-        config: { root_path: '/var/lib/stowage' },
-        secret_fields: [],
-      },
-      {
-        ...backend,
-        id: testId(4, 1),
-        name: 'far',
-        type: 's3',
-        is_default: false,
-        config: { bucket: 'team-files', endpoint: 'https://s3.example', region: 'eu-central-1' },
-        secret_fields: ['access_key_id', 'secret_access_key'],
-      },
-    ],
+    backends: sampleBackends(),
     policies: [
       {
         backends: [testId(4, 0), testId(4, 1)],
@@ -93,6 +73,30 @@ export function sampleRecords({ directories = 4, files = 6 } = {}): Records {
       },
     ],
   };
+}
+
+function sampleBackends(): Records['backends'] {
+  const backend = { created_at: time, updated_at: time, enabled: true, marked: true, version: 2 };
+  return [
+    {
+      ...backend,
+      id: testId(4, 0),
+      name: 'local',
+      type: 'local_directory',
+      is_default: true,
+      config: { root_path: '/var/lib/stowage' },
+      secret_fields: [],
+    },
+    {
+      ...backend,
+      id: testId(4, 1),
+      name: 'far',
+      type: 's3',
+      is_default: false,
+      config: { bucket: 'team-files', endpoint: 'https://s3.example', region: 'eu-central-1' },
+      secret_fields: ['access_key_id', 'secret_access_key'],
+    },
+  ];
 }
 
 /** The canonical lines of a section. */

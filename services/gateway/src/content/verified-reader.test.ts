@@ -7,7 +7,8 @@ import { createLogger } from '@stowage/common/runtime/logger';
 import { ReplicaSchema, ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { chunkBytes, readVerified } from './verified-reader.ts';
+import { chunkBytes } from '@stowage/common/content-chunks';
+import { readVerified } from './verified-reader.ts';
 import type { BlobSource } from './verified-reader.ts';
 
 const content = randomBytes(3 * chunkBytes + 17);

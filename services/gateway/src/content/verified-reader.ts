@@ -1,5 +1,6 @@
 import { crc32c } from '@node-rs/crc32';
 import { free } from '@stowage/common/bytes/free';
+import { chunkBytes } from '@stowage/common/content-chunks';
 import { toAppError, unavailable } from '@stowage/common/errors';
 import type { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
@@ -9,9 +10,6 @@ import type { Logger } from '@stowage/common/runtime/logger';
 import type { AppDependencies } from '../app-types.ts';
 import { Patience } from './patience.ts';
 import type { ByteRange } from './ranges.ts';
-
-/** The chunk that a CRC-32C covers, in bytes. */
-export const chunkBytes = 1024 * 1024;
 
 const checksumsPerCall = 4096;
 

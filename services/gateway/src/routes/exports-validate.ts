@@ -1,0 +1,93 @@
+import type { Finding as FindingMessage, ValidateDocumentResponse } from '@stowage/proto/stowage/export/v1/export';
+import { Type } from 'typebox';
+import type { Static } from 'typebox';
+import type { App, AppDependencies } from '../app-types.ts';
+import { contextOf } from '../http/call-context.ts';
+import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
+import { Nullable, Sha256 } from '../http/schemas.ts';
+
+const Finding = Type.Object({
+  pointer: Type.String({ description: 'A JSON pointer (RFC 6901) into the document.' }),
+  code: Type.String({ description: 'Such as `unknown_parent`; more codes may come.' }),
+  detail: Type.String({ description: 'A sentence for a person.' }),
+});
+
+const Findings = Type.Array(Finding, { maxItems: 1_000, description: 'At most 1,000.' });
+const Count = Type.Integer({ minimum: 0 });
+
+const Validation = Type.Object(
+  {
+    valid: Type.Boolean({ description: 'Whether it can be imported, as far as the document itself tells.' }),
+    errors: Findings,
+    warnings: Findings,
+    counts: Type.Object({
+      directories: Count,
+      files: Count,
+      blobs: Count,
+      replicas: Count,
+      backends: Count,
+      policies: Count,
+    }),
+    sha256: Nullable(Sha256),
+  },
+  { title: 'DocumentValidation' },
+);
+
+/** Contract §9: what is wrong with a document. */
+export function validateRoute(app: App, { validateDocument }: AppDependencies): void {
+  documentRoutes(app, (routes) => {
+    routes.route({
+      method: 'POST',
+      url: '/api/exports/metadata/validate',
+      config: {
+        access: 'admin',
+        allowedReadOnly: true,
+        unhurried: true,
+        takesBytes: true,
+        problems: [...documentProblems, 'unavailable'],
+      },
+      schema: {
+        tags: ['Metadata'],
+        summary: 'Tell what is wrong with a metadata document',
+        description:
+          'The body is a metadata document, plain or with Content-Encoding: gzip. Nothing is changed and nothing is kept. `sha256` is ' +
+          'that of the records as they were read, and null where the document could not be read to its end. What records say of each ' +
+          'other is looked at once each of them is right in itself.',
+        response: { 200: Validation },
+      },
+      handler: async (request) => {
+        const { body, gzip } = documentRequest(request);
+        return toValidation(await validateDocument({ gzip }, body, contextOf(request)));
+      },
+    });
+  });
+}
+
+function toValidation({
+  valid,
+  errors,
+  warnings,
+  counts,
+  sha256,
+}: ValidateDocumentResponse): Static<typeof Validation> {
+  const found = new Map(counts.map(({ section, count }) => [section, Number(count)]));
+  const of = (section: string): number => found.get(section) ?? 0;
+  return {
+    valid,
+    errors: errors.map(toFinding),
+    warnings: warnings.map(toFinding),
+    counts: {
+      directories: of('directories'),
+      files: of('files'),
+      blobs: of('blobs'),
+      replicas: of('replicas'),
+      backends: of('backends'),
+      policies: of('policies'),
+    },
+    sha256: sha256 === '' ? null : sha256,
+  };
+}
+
+function toFinding({ pointer, code, detail }: FindingMessage): Static<typeof Finding> {
+  return { pointer, code, detail };
+}
