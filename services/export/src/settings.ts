@@ -1,4 +1,5 @@
-import { byteSize, setting } from '@stowage/common/runtime/settings';
+import { byteSize, duration, setting } from '@stowage/common/runtime/settings';
+import type { Values } from '@stowage/common/runtime/settings';
 
 /** What export alone has to be told. */
 export const exportSettings = {
@@ -8,4 +9,9 @@ export const exportSettings = {
     byteSize,
     { fallback: '8GiB' },
   ),
+  graceMs: setting('STOWAGE_GC_GRACE', 'How long content that no file refers to is kept on the backends.', duration, {
+    fallback: '7d',
+  }),
 };
+
+export type ExportSettings = Values<typeof exportSettings>;

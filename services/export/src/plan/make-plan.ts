@@ -7,38 +7,23 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import type { BackendJudgement, BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { PlanRestoreRequest, PlanRestoreResponseSchema } from '@stowage/proto/stowage/export/v1/export';
+import { stageDocument } from '../document/stage-document.ts';
+import type { StagedDocument } from '../document/stage-document.ts';
 import { dropStagedTables } from '../document/staged-tables.ts';
 import { changedBackends, planBackends } from './backend-changes.ts';
 import type { BackendPlan, ChangedBackend, Finding } from './backend-changes.ts';
 import { inBulkTransaction } from './bulk-transaction.ts';
 import { planWarnings } from './plan-warnings.ts';
-import type { DocumentOrigin } from './plan-warnings.ts';
 import { keepPlan } from './plans.ts';
 import { sectionChanges } from './section-changes.ts';
 import type { SectionChanges } from './section-changes.ts';
 import { stateDigest } from './state-digest.ts';
 
-/** As ValidateDocumentResponse. */
-interface Validation {
-  valid: boolean;
-  errors: Finding[];
-  warnings: Finding[];
-  counts: { section: string; count: bigint }[];
-  sha256: string;
-}
-
-/** A document that was read to its end; `number` is that of its tables, null where it is not valid. */
-export interface StagedDocument extends Validation {
-  number: number | null;
-  instanceId: string | null;
-  exportedAt: Date | null;
-}
-
 export interface PlanNeeds {
   bulk: pg.Pool;
   backends: Client<typeof BackendService>;
-  /** Reads a document into tables. Throws `validation_failed` for what is not JSON. */
-  stage(body: Readable, options: { gzip: boolean; signal: AbortSignal }): Promise<StagedDocument>;
+  /** The most bytes of a document, expanded. */
+  limit: number;
   /** For how long content without a file is kept. */
   graceMs: number;
 }
@@ -55,11 +40,12 @@ export async function planRestore(
 ): Promise<MessageInitShape<typeof PlanRestoreResponseSchema>> {
   const { actor, signal } = context;
   if (!actor) throw new AppError('forbidden', 'A plan is made for a user.');
-  const { number, instanceId, exportedAt, ...validation } = await needs.stage(body, { gzip, signal });
+  const reading = { gzip, limit: needs.limit, signal, keep: true };
+  const { number, instanceId, exportedAt, ...validation } = await stageDocument(needs.bulk, body, reading);
   if (number === null || instanceId === null || exportedAt === null) return { validation };
   let kept = false;
   try {
-    const found = await look(needs, number, { instanceId, exportedAt });
+    const found = await look(needs, number, exportedAt);
     const backends = await judge(needs, found.backends, context);
     const answer = {
       validation,
@@ -96,7 +82,7 @@ interface Look {
   warnings: Finding[];
 }
 
-function look(needs: PlanNeeds, number: number, origin: DocumentOrigin): Promise<Look> {
+function look(needs: PlanNeeds, number: number, exportedAt: string): Promise<Look> {
   const snapshot = 'begin isolation level repeatable read read only';
   return inBulkTransaction(
     needs.bulk,
@@ -104,7 +90,7 @@ function look(needs: PlanNeeds, number: number, origin: DocumentOrigin): Promise
       stateDigest: await stateDigest(client),
       changes: await sectionChanges(client, number),
       backends: await changedBackends(client, number),
-      warnings: await planWarnings(client, number, origin, needs.graceMs),
+      warnings: await planWarnings(client, number, exportedAt, needs.graceMs),
     }),
     snapshot,
   );
@@ -120,6 +106,6 @@ async function judge(
   return planBackends(backends, new Map(judgements.map((one): [string, BackendJudgement] => [one.id, one])));
 }
 
-function countsOf({ counts }: Validation): Record<string, number> {
+function countsOf({ counts }: Pick<StagedDocument, 'counts'>): Record<string, number> {
   return Object.fromEntries(counts.map(({ section, count }) => [section, Number(count)]));
 }

@@ -4,24 +4,17 @@ import { stagedTable } from '../document/staged-tables.ts';
 import type { Finding } from './backend-changes.ts';
 import { isThere } from './compared-columns.ts';
 
-/** What a document says of itself. */
-export interface DocumentOrigin {
-  instanceId: string;
-  exportedAt: Date;
-}
-
 /** What an admin should know before the import of a staged document, all of it counted in the client's snapshot. */
 export async function planWarnings(
   client: ClientBase,
   number: number,
-  { instanceId, exportedAt }: DocumentOrigin,
+  exportedAt: string,
   graceMs: number,
 ): Promise<Finding[]> {
-  const [facts] = (await client.query<Facts>(factsOf(number), [instanceId, exportedAt, graceMs])).rows;
+  const [facts] = (await client.query<Facts>(factsOf(number), [exportedAt, graceMs])).rows;
   if (!facts) return [];
   const warnings: Finding[] = [];
   const warn = (code: string, pointer: string, detail: string): void => void warnings.push({ code, pointer, detail });
-  if (facts.foreign) warn('other_installation', '/instance_id', 'The document was exported by another installation.');
   if (facts.old) {
     warn(
       'older_than_grace',
@@ -65,7 +58,6 @@ export async function planWarnings(
 }
 
 interface Facts {
-  foreign: boolean;
   old: boolean;
   read_only: boolean;
   newer_files: number;
@@ -80,11 +72,10 @@ function factsOf(number: number): string {
   const backends = stagedTable(number, 'backends');
   return `
     select
-      (select id <> $1::uuid from export.instance) as foreign,
-      $2::timestamptz < now() - $3 * interval '1 ms' as old,
+      $1::timestamptz < now() - $2 * interval '1 ms' as old,
       (select mode = 'read_only' from identity.system_mode) as read_only,
       (select count(*)::float8 from catalog.nodes l
-       where l.kind = 'file' and l.deleted_at is null and l.created_at > $2
+       where l.kind = 'file' and l.deleted_at is null and l.created_at > $1::timestamptz
          and not exists (select from ${nodes} s where s.id = l.id)) as newer_files,
       (select count(*)::float8 from upload.open_uploads u
        where not exists (

@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
-import { createStagedTables, dropStagedTables, markWhole } from '../document/staged-tables.ts';
+import {
+  createStagedTables,
+  dropStagedTables,
+  holdStaged,
+  letGoStaged,
+  markWhole,
+  stagedNumbers,
+} from '../document/staged-tables.ts';
 import { dropLeftovers } from './drop-leftovers.ts';
 import { keepPlan, mostPlans, spendPlan, takePlan } from './plans.ts';
 import { localId, startTestPlans } from './test-plans.ts';
@@ -15,7 +22,6 @@ beforeAll(async () => {
 afterAll(() => plans.close());
 beforeEach(async () => {
   await plans.admin.query(`update export.plans set expires_at = now()`);
-  await plans.admin.query(`update export.stagings set begun_at = now() - interval '2 days'`);
   await dropLeftovers(plans.bulk);
 });
 
@@ -47,14 +53,7 @@ async function refusal(attempt: Promise<unknown>): Promise<string> {
   return `${error.code}: ${error.detail}`;
 }
 
-/** What is there of staged documents. */
-async function stagedNumbers(): Promise<number[]> {
-  const { rows } = await plans.admin.query<{ number: string }>(
-    `select distinct substring(relname from 'staged_(\\d+)_') as number from pg_class
-     where relnamespace = 'export'::regnamespace and relkind = 'r' and relname ~ '^staged_\\d+_'`,
-  );
-  return rows.map(({ number }) => Number(number)).sort((one, other) => one - other);
-}
+const staged = (): Promise<number[]> => plans.run(stagedNumbers);
 
 test('a plan is taken as it was kept, by its user, as often as it is not spent', async () => {
   const { token, number } = await keep();
@@ -88,9 +87,9 @@ test('a spent plan is gone with its document, and one whose import is undone is 
     throw new Error('undone');
   });
   await expect(undone).rejects.toThrow('undone');
-  expect(await stagedNumbers()).toEqual([number]);
+  expect(await staged()).toEqual([number]);
   await plans.run(async (client) => spendPlan(client, await takePlan(client, { token, userId })));
-  expect(await stagedNumbers()).toEqual([]);
+  expect(await staged()).toEqual([]);
   expect(await refusal(take(token))).toContain('plan_stale');
 });
 
@@ -131,23 +130,30 @@ test('too many plans: the oldest go, of a user and in all', async () => {
   for (let count = 0; count < mostPlans.ofUser; count += 1) mine.push(await keep());
   expect(await refusal(take(first.token))).toContain('plan_stale');
   for (const { token } of mine) await take(token);
-  expect(await stagedNumbers()).toEqual([stranger, ...mine].map(({ number }) => number));
+  expect(await staged()).toEqual([stranger, ...mine].map(({ number }) => number));
   for (let count = 0; count < mostPlans.inAll; count += 1) await keep(newId());
-  expect(await stagedNumbers()).toHaveLength(mostPlans.inAll);
+  expect(await staged()).toHaveLength(mostPlans.inAll);
   expect(await refusal(take(mine[0]?.token ?? ''))).toContain('plan_stale');
 });
 
 test('housekeeping drops what has expired and what a crash left, and leaves what is in use', async () => {
-  const kept = await keep();
-  const expired = await keep();
-  await plans.run(createStagedTables);
-  const young = await plans.run(createStagedTables);
-  await plans.admin.query(`update export.stagings set begun_at = now() - interval '2 days' where number <> $1`, [
-    young,
-  ]);
+  const [kept, expired] = [await keep(), await keep()];
   await plans.admin.query(`update export.plans set expires_at = now() where staged_number = $1`, [expired.number]);
+  await plans.run(createStagedTables);
+  const forgotten = await plans.run(createStagedTables);
+  await plans.run((client) => markWhole(client, forgotten));
+  await plans.admin.query(`update export.staged_${forgotten}_whole set at = now() - interval '2 hours'`);
+  const fresh = await plans.run(createStagedTables);
+  await plans.run((client) => markWhole(client, fresh));
+  const filler = await plans.bulk.connect();
+  const beingFilled = await createStagedTables(filler, await holdStaged(filler));
   await Promise.all([dropLeftovers(plans.bulk), dropLeftovers(plans.bulk)]);
-  expect(await stagedNumbers()).toEqual([kept.number, young]);
+  expect(await staged()).toEqual([kept.number, fresh, beingFilled]);
+  await letGoStaged(filler, beingFilled);
+  filler.release();
+  await dropLeftovers(plans.bulk);
+  expect(await staged()).toEqual([kept.number, fresh]);
+  await plans.run((client) => dropStagedTables(client, fresh));
 });
 
 test('a plan that is being imported is in nobody’s way, and is taken from no import', async () => {
@@ -156,8 +162,8 @@ test('a plan that is being imported is in nobody’s way, and is taken from no i
     await takePlan(client, { token, userId });
     for (let count = 0; count < mostPlans.ofUser; count += 1) await keep();
     await dropLeftovers(plans.bulk);
-    expect(await stagedNumbers()).toContain(number);
+    expect(await staged()).toContain(number);
   });
   await dropLeftovers(plans.bulk);
-  expect(await stagedNumbers()).not.toContain(number);
+  expect(await staged()).not.toContain(number);
 });

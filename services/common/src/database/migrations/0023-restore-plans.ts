@@ -10,17 +10,11 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       add column known_backends uuid[] not null default '{}',
       add column instance_id uuid`.execute(db);
   await sql`create index plans_user_id_idx on export.plans (user_id, id)`.execute(db);
-  // Documents whose tables are there: those of no plan were left behind by a crash.
-  await sql`
-    create table export.stagings (
-      number bigint primary key,
-      begun_at timestamptz(3) not null default now()
-    )`.execute(db);
-  await sql`grant select, insert, update, delete on export.stagings to stowage_export`.execute(db);
   await sql`
     create view upload.open_uploads as
     select id, directory_id, backend_id from upload.uploads where state in ('open', 'finalizing')`.execute(db);
   await sql`grant select on upload.open_uploads to stowage_export`.execute(db);
+  await sql`grant select on catalog.backend_usage to stowage_export`.execute(db);
   await sql`grant usage on schema identity to stowage_export`.execute(db);
   await sql`grant select on identity.system_mode to stowage_export`.execute(db);
 }
