@@ -6,6 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import { expectStatus } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { admin, baseUrl } from '@stowage/tests/support/contract';
+import { danglingReferences, documentDigest } from '@stowage/tests/support/documents';
 import { unknownId } from '@stowage/tests/support/routes';
 import { uniqueName } from '@stowage/tests/support/system';
 
@@ -15,23 +16,6 @@ let root: Client;
 beforeAll(async () => {
   root = await admin();
 });
-
-/** By contract §9, and by nothing of the service: records as canonical JSON, whose keys are sorted by UTF-16 code units. */
-function digestOf(document: Json): string {
-  const hash = createHash('sha256');
-  for (const section of ['directories', 'files', 'blobs', 'replicas', 'backends', 'policies']) {
-    hash.update(`${section}\n`);
-    for (const record of document[section]) hash.update(`${canonical(record)}\n`);
-  }
-  return hash.digest('hex');
-}
-
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const entries = Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
-  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join()}}`;
-}
 
 /** An answer as it is on the wire: fetch would expand it. */
 async function raw(method: string, acceptEncoding: string): Promise<{ headers: Json; body: Buffer }> {
@@ -58,7 +42,7 @@ describe('The export of all metadata', () => {
       /^attachment; filename="stowage-metadata-\d{8}T\d{6}Z\.json"$/,
     );
     const document = answer.json;
-    expect(document).toMatchObject({ format: 'stowage-metadata', format_version: 1, sha256: digestOf(document) });
+    expect(document).toMatchObject({ format: 'stowage-metadata', format_version: 1, sha256: documentDigest(document) });
     for (const [section, count] of Object.entries(document['counts']))
       expect(document[section]).toHaveLength(Number(count));
     const files = new Map<string, Json>(document['files'].map((record: Json) => [record['id'], record]));
@@ -70,6 +54,30 @@ describe('The export of all metadata', () => {
       size: 7,
       sha256: createHash('sha256').update('content').digest('hex'),
     });
+  });
+
+  test('has no reference that leads nowhere while others write', async () => {
+    const over = new AbortController();
+    const writer = async (): Promise<void> => {
+      while (!over.signal.aborted) {
+        const directory = await root.makeDirectory(uniqueName('busy'));
+        const file = await root.putFile(uniqueName('busy'), 'busy', { directory: directory['id'] });
+        expectStatus(await root.delete(`/api/files/${file['id']}`), 200);
+        expectStatus(await root.delete(`/api/files/${file['id']}?permanent=true`), 204);
+        expectStatus(await root.delete(`/api/directories/${directory['id']}`), 200);
+      }
+    };
+    const writers = Array.from({ length: 4 }, writer);
+    try {
+      for (let round = 0; round < 5; round += 1) {
+        const document = expectStatus(await root.get(path), 200).json;
+        expect(danglingReferences(document)).toEqual([]);
+        expect(document['sha256']).toBe(documentDigest(document));
+      }
+    } finally {
+      over.abort();
+      await Promise.all(writers);
+    }
   });
 
   test('is what its schema says', async () => {
@@ -87,7 +95,7 @@ describe('The export of all metadata', () => {
     const compressed = await raw('GET', 'br, gzip;q=0.9');
     expect(compressed.headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
     const document: Json = JSON.parse(gunzipSync(compressed.body).toString());
-    expect(document['sha256']).toBe(digestOf(document));
+    expect(document['sha256']).toBe(documentDigest(document));
     for (const refusal of ['gzip;q=0', 'gzip;q=0, *', 'identity', '']) {
       const plain = await raw('GET', refusal);
       expect(plain.headers).toMatchObject({ vary: 'Accept-Encoding' });

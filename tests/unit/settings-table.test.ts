@@ -8,6 +8,7 @@ import {
   portSettings,
 } from '@stowage/common/runtime/common-settings';
 import type { Setting } from '@stowage/common/runtime/settings';
+import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { launchSettings } from '@stowage/launcher/instance';
 import { serviceProcess as placement } from '@stowage/placement/service';
@@ -22,6 +23,7 @@ const all: Setting<unknown>[] = [
   catalog.settings,
   registry.settings,
   placement.settings,
+  exporting.settings,
   commonSettings,
   databaseSettings,
   portSettings,

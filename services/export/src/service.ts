@@ -1,10 +1,13 @@
 import {
   downloadEndpoint,
   planRestore as planRestoreOperation,
-  readExport as readExportOperation,
+  readExport,
   uploadEndpoint,
   validateDocument,
 } from '@stowage/common/bytes/operations';
+import { queryBuilder } from '@stowage/common/database/database';
+import { Schedule } from '@stowage/common/jobs/schedule';
+import { Worker } from '@stowage/common/jobs/worker';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
@@ -12,8 +15,10 @@ import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backe
 import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { documentSchema } from './document/document-schema.ts';
 import { validateBody } from './document/validate-body.ts';
-import { readExport } from './kept/read-export.ts';
 import { Housekeeping } from './housekeeping.ts';
+import { keptStorage } from './kept/kept-storage.ts';
+import { metadataExport } from './kept/metadata-export.ts';
+import { ExportReader } from './kept/read-export.ts';
 import { planRestore } from './plan/make-plan.ts';
 import { exportEndpoints } from './rpc.ts';
 import { exportSettings } from './settings.ts';
@@ -26,13 +31,24 @@ export const serviceProcess: ServiceProcess<typeof exportSettings> = {
   create: createExport,
 };
 
-function createExport(
-  { documentLimit: limit, graceMs }: ExportSettings,
-  { connections, database, logger }: ServiceDependencies,
-): Service {
+function createExport(settings: ExportSettings, dependencies: ServiceDependencies): Service {
+  const { common, connections, database, logger, wake } = dependencies;
   const { bulk } = database;
+  const { documentLimit: limit, graceMs, exportIntervalMs, exportBackend: backend, exportKeep: keep } = settings;
+  const db = queryBuilder<unknown>(database);
+  const storage = keptStorage(connections);
+  const reader = new ExportReader(bulk, storage);
   const housekeeping = new Housekeeping(bulk, logger);
   const plan = { bulk, backends: connections.client(BackendService), limit, graceMs };
+  const worker = new Worker({
+    db,
+    handlers: { metadata_export: metadataExport({ bulk, storage, backend, keep, logger }) },
+    concurrency: 1,
+    leaseMs: common.jobLeaseMs,
+    wake,
+    logger,
+  });
+  const schedule = exportIntervalMs > 0 ? new Schedule(db, 'metadata_export', exportIntervalMs, logger) : null;
   return {
     name: 'export',
     endpoints: [
@@ -40,13 +56,20 @@ function createExport(
       ...exportEndpoints(database),
     ],
     byteEndpoints: [
-      downloadEndpoint(readExportOperation, (request, context) => readExport(database, request, context.signal)),
+      downloadEndpoint(readExport, (request, context) => reader.read(request, context)),
       uploadEndpoint(validateDocument, ({ gzip }, body, { signal }) =>
         validateBody(bulk, body, { gzip, limit, signal }),
       ),
       uploadEndpoint(planRestoreOperation, (request, body, context) => planRestore(plan, request, body, context)),
     ],
-    start: async () => housekeeping.start(),
-    stop: () => housekeeping.stop(),
+    async start() {
+      worker.start();
+      schedule?.start();
+      housekeeping.start();
+    },
+    async stop() {
+      schedule?.stop();
+      await Promise.all([worker.stop(), housekeeping.stop()]);
+    },
   };
 }

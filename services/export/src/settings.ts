@@ -1,4 +1,4 @@
-import { byteSize, duration, setting } from '@stowage/common/runtime/settings';
+import { byteSize, duration, integer, setting, text, waitingTime } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
 /** What export alone has to be told. */
@@ -11,6 +11,21 @@ export const exportSettings = {
   ),
   graceMs: setting('STOWAGE_GC_GRACE', 'How long content that no file refers to is kept on the backends.', duration, {
     fallback: '7d',
+  }),
+  exportBackend: setting(
+    'STOWAGE_EXPORT_BACKEND',
+    'The id or name of the backend that exports are kept on; unless set, the default one.',
+    text,
+    { absent: '' },
+  ),
+  exportIntervalMs: setting(
+    'STOWAGE_EXPORT_INTERVAL',
+    'How often the metadata are exported to that backend; `off` for never.',
+    (given) => (given === 'off' ? 0 : waitingTime(given)),
+    { fallback: '1d' },
+  ),
+  exportKeep: setting('STOWAGE_EXPORT_KEEP', 'How many of these exports are kept.', integer(1, 1000), {
+    fallback: '7',
   }),
 };
 

@@ -21,6 +21,7 @@ import * as usablePlaces from './migrations/0016-usable-places.ts';
 import * as knownUploads from './migrations/0017-known-uploads.ts';
 import * as lateRemovals from './migrations/0018-late-removals.ts';
 import * as exports from './migrations/0020-export.ts';
+import * as exportJobs from './migrations/0021-export-jobs.ts';
 import * as restorePlans from './migrations/0023-restore-plans.ts';
 import * as imports from './migrations/0024-import.ts';
 import * as integrity from './migrations/0025-integrity.ts';
@@ -46,6 +47,7 @@ export const migrations: Record<string, Migration> = {
   '0017-known-uploads': knownUploads,
   '0018-late-removals': lateRemovals,
   '0020-export': exports,
+  '0021-export-jobs': exportJobs,
   '0023-restore-plans': restorePlans,
   '0024-import': imports,
   '0025-integrity': integrity,

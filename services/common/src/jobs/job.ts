@@ -14,6 +14,7 @@ export const jobKinds = {
   scrub: 'placement',
   sweep: 'placement',
   prune_history: 'placement',
+  metadata_export: 'export',
 } as const;
 export type JobKind = keyof typeof jobKinds;
 

@@ -14,22 +14,31 @@ export { documentFormat };
 /** While a snapshot lasts PostgreSQL can't clean up: this ends one whose reader is gone, or too slow for any use. */
 const limits = { idleMs: 60_000, statementMs: 3 * 3_600_000 } as const;
 
-/**
- * All metadata as one JSON document of one snapshot, streamed: memory does not grow with it. The first read waits for the
- * snapshot; what fails later breaks the stream. Destroying it gives the connection back.
- */
-export function exportDocument(pool: pg.Pool): Readable {
-  return Readable.from(document(pool), { objectMode: false, highWaterMark: 256 * 1024 });
+/** What a document says at its ends. */
+export interface DocumentFacts {
+  exportedAt: Date;
+  counts: Record<SectionName, number>;
+  /** Lower-case hexadecimal. */
+  sha256: string;
 }
 
-async function* document(pool: pg.Pool): AsyncGenerator<Buffer> {
+/**
+ * All metadata as one JSON document of one snapshot, streamed: memory does not grow with it. The first read waits for the
+ * snapshot; what fails later breaks the stream. Destroying it gives the connection back. `whole` hears what was written, before
+ * its last bytes are read.
+ */
+export function exportDocument(pool: pg.Pool, whole: (facts: DocumentFacts) => void = () => undefined): Readable {
+  return Readable.from(document(pool, whole), { objectMode: false, highWaterMark: 256 * 1024 });
+}
+
+async function* document(pool: pg.Pool, told: (facts: DocumentFacts) => void): AsyncGenerator<Buffer> {
   const client = await pool.connect().catch(rethrow);
   let whole = false;
   try {
     await client.query(`begin isolation level repeatable read read only`);
     await client.query(`set local idle_in_transaction_session_timeout = ${limits.idleMs}`);
     await client.query(`set local statement_timeout = ${limits.statementMs}`);
-    yield* sections(client);
+    yield* sections(client, told);
     await client.query('commit');
     whole = true;
   } catch (error) {
@@ -39,14 +48,14 @@ async function* document(pool: pg.Pool): AsyncGenerator<Buffer> {
   }
 }
 
-async function* sections(client: pg.PoolClient): AsyncGenerator<Buffer> {
+async function* sections(client: pg.PoolClient, told: (facts: DocumentFacts) => void): AsyncGenerator<Buffer> {
   const { rows } = await client.query<{ now: Date; id: string }>(`select now(), id from export.instance`);
   const [instance] = rows;
   if (!instance) throw new Error('The installation has no identity.');
   const head = { ...documentFormat, exported_at: instance.now.toISOString(), instance_id: instance.id };
   yield Buffer.from(JSON.stringify(head).slice(0, -1));
   const digest = new DocumentDigest();
-  const counts: Partial<Record<SectionName, number>> = {};
+  const counts = { directories: 0, files: 0, blobs: 0, replicas: 0, backends: 0, policies: 0 };
   for (const name of sectionNames) {
     digest.section(name);
     yield Buffer.from(`,\n"${name}":[`);
@@ -58,7 +67,9 @@ async function* sections(client: pg.PoolClient): AsyncGenerator<Buffer> {
     yield Buffer.from(']');
     counts[name] = lines.count;
   }
-  yield Buffer.from(`,\n"counts":${JSON.stringify(counts)},\n"sha256":"${digest.hex()}"}\n`);
+  const sha256 = digest.hex();
+  told({ exportedAt: instance.now, counts, sha256 });
+  yield Buffer.from(`,\n"counts":${JSON.stringify(counts)},\n"sha256":"${sha256}"}\n`);
 }
 
 /**

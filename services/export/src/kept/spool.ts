@@ -1,0 +1,45 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { open, unlink } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Readable } from 'node:stream';
+
+/** A stream that was written to a file which has no name any more: a crash leaves nothing of it. */
+export interface Spool {
+  /** In bytes. */
+  size: number;
+  sha256: Buffer;
+  /** All of it, from the start; once at a time. */
+  read(): Readable;
+  close(): Promise<void>;
+}
+
+/** Reads `body` to its end, into a file, so that its length is known before it is sent. Throws what broke it. */
+export async function spool(body: Readable, signal: AbortSignal): Promise<Spool> {
+  const handle = await openNameless();
+  try {
+    const hash = createHash('sha256');
+    let size = 0;
+    for await (const piece of body) {
+      signal.throwIfAborted();
+      hash.update(piece);
+      await handle.writeFile(piece);
+      size += piece.length;
+    }
+    const read = (): Readable => handle.createReadStream({ start: 0, autoClose: false, highWaterMark: 256 * 1024 });
+    return { size, sha256: hash.digest(), read, close: () => handle.close() };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  } finally {
+    body.destroy();
+  }
+}
+
+async function openNameless(): Promise<FileHandle> {
+  const file = path.join(tmpdir(), `stowage-export-${randomUUID()}`);
+  const handle = await open(file, 'wx+', 0o600);
+  await unlink(file);
+  return handle;
+}
