@@ -1,5 +1,3 @@
-import { configFields } from '@stowage/common/backend-config';
-import type { BackendType } from '@stowage/common/backend-config';
 import type { JsonObject, MessageInitShape } from '@bufbuild/protobuf';
 import { configFields } from '@stowage/common/backend-config';
 import type { BackendType } from '@stowage/common/backend-config';

@@ -45,7 +45,7 @@ export async function planRestore(
   if (number === null || instanceId === null || exportedAt === null) return { validation };
   let kept = false;
   try {
-    const found = await look(needs, number, exportedAt);
+    const found = await look(needs, number, exportedAt.toISOString());
     const backends = await judge(needs, found.backends, context);
     const answer = {
       validation,
