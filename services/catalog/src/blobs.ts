@@ -57,7 +57,8 @@ export async function requeueRemovals(trx: Trx): Promise<void> {
 
 /**
  * Claims a blob for removal: its replicas are `removing` from now on. Answers none where a file refers to the blob or
- * its grace time is not over. A blob with no replicas left is deleted.
+ * its grace time is not over. A blob with no replicas left is deleted. For a while from now on an import waits, which may
+ * want the content again: bytes are removed within that time or under a new claim.
  */
 export async function claimBlobRemoval(
   trx: Trx,
@@ -66,7 +67,7 @@ export async function claimBlobRemoval(
   const { blobId } = request;
   if (!(await lockUnreferenced(trx, blobId))) return { replicas: [] };
   const { rows } = await sql<ReplicaRow>`
-    update catalog.replicas r set state = 'removing' from registry.backend_names names
+    update catalog.replicas r set state = 'removing', removing_since = now() from registry.backend_names names
     where r.blob_id = ${blobId} and names.id = r.backend_id
     returning ${replicaColumns}`.execute(trx);
   if (rows.length === 0) await sql`delete from catalog.blobs where id = ${blobId}`.execute(trx);

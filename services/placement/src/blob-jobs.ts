@@ -1,5 +1,6 @@
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
 import { inTransaction, query } from '@stowage/common/database/transaction';
+import { unavailable } from '@stowage/common/errors';
 import { PostponedJob } from '@stowage/common/jobs/job';
 import type { ClaimedJob, JobHandler } from '@stowage/common/jobs/job';
 import { removalsHeldForMs } from '@stowage/common/jobs/removal-hold';
@@ -27,23 +28,27 @@ const holdLookMs = 3_600_000;
 
 /**
  * Removes the replicas of blobs that no file refers to; each step may be repeated. A sick backend keeps its own only.
- * Put off while removals are held, but for what an admin gave the word for.
+ * Put off while removals are held, but for what an admin gave the word for; that is asked before each blob.
  */
 export function removeBlob(db: Kysely<Tables>, { content, blobs }: Services, slots: BackendSlots): JobHandler {
   return async (job, { signal }) => {
     const context = backgroundContext(signal, job.id);
-    const heldForMs = job.params['despite_hold'] === true ? 0 : await query(() => removalsHeldForMs(db));
-    if (heldForMs > 0) throw new PostponedJob(Math.min(heldForMs, holdLookMs));
     const failures: unknown[] = [];
     let removed = 0;
     for (const blobId of blobsOf(job)) {
       signal.throwIfAborted();
+      const heldForMs = job.params['despite_hold'] === true ? 0 : await query(() => removalsHeldForMs(db));
+      if (heldForMs > 0) throw new PostponedJob(Math.min(heldForMs, holdLookMs));
+      const claimed = performance.now();
       const { replicas } = await content.claimBlobRemoval({ blobId }, context);
       for (const { backendId, key } of replicas) {
         try {
-          await slots.run({ backendId, from: null, size: 0 }, () =>
-            blobs.deleteBlob({ backendId, key }, context, { timeoutMs: deleteTimeoutMs }),
-          );
+          await slots.run({ backendId, from: null, size: 0 }, async () => {
+            // After a while an import may want the content again: a process that stood still must not remove that.
+            const timeoutMs = deleteTimeoutMs - (performance.now() - claimed);
+            if (timeoutMs <= 0) throw unavailable('It is too late for this removal: it was claimed too long ago.');
+            return blobs.deleteBlob({ backendId, key }, context, { timeoutMs });
+          });
           await content.forgetReplica({ blobId, backendId }, context);
           removed += 1;
         } catch (error) {

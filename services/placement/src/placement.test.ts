@@ -28,6 +28,7 @@ beforeEach(async () => {
     sick: new Set(),
     replicas: [],
     forgotten: [],
+    removing: async () => undefined,
     verdict: VerifyResult.GOOD,
     settled: [],
   });
@@ -203,6 +204,20 @@ describe('running what is pending', () => {
 });
 
 describe('the jobs that placement works', () => {
+  test('remove_blob removes no further blob once removals are held', async () => {
+    around.replicas = [{ backendId: localId, key: 'k' }];
+    let removed = 0;
+    around.removing = async () => {
+      removed += 1;
+      await pool.query(`insert into placement.removal_hold (removals_held_until) values (now() + interval '1 day')`);
+    };
+    const id = await insert({ kind: 'remove_blob', params: JSON.stringify({ unknown_blobs: [newId(), newId()] }) });
+    await run(['remove_blob']);
+    await pool.query('delete from placement.removal_hold');
+    expect(removed).toBe(1);
+    expect((await jobs.getJob({ id }, as())).job).toMatchObject({ state: 'pending' });
+  });
+
   test('remove_blob frees every backend that answers, and the sick one later', async () => {
     around.replicas = [
       { backendId: farId, key: 'k' },

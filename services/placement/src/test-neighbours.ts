@@ -15,6 +15,8 @@ export const around = {
   sick: new Set<string>(),
   replicas: [] as { backendId: string; key: string }[],
   forgotten: [] as string[],
+  /** Before a blob's bytes are removed. */
+  removing: async (): Promise<void> => undefined,
   verdict: VerifyResult.GOOD as VerifyResult,
   settled: [] as ReplicaState[],
 };
@@ -54,6 +56,7 @@ export function fakeBlobs(): Endpoint {
     sealBlob: unused,
     deleteBlob: async ({ backendId }) => {
       if (around.sick.has(backendId)) throw unavailable('The backend is away.');
+      await around.removing();
       return {};
     },
     verifyBlob: async () => ({ result: around.verdict }),

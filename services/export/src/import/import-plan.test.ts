@@ -148,8 +148,10 @@ describe('what is refused leaves all as it is, and the token good', () => {
     await expect(run({ validationToken: token }, { faults })).rejects.toThrow('boom');
     expect(await snapshotOf(system.admin)).toEqual(before);
     expect(events).toEqual(['written', 'dropped']);
-    const jobs = await system.admin.query(`select from placement.removal_hold where removals_held_until is not null`);
-    expect(jobs.rowCount).toBe(0);
+    const { rows } = await system.admin.query(
+      `select removals_held_until < now() + interval '16 minutes' as soon_over from placement.removal_hold`,
+    );
+    expect(rows).toEqual([{ soon_over: true }]);
     await run({ validationToken: token });
     expect(await nameNow()).toBe(name);
     expect(number).toBeGreaterThan(0);
@@ -193,6 +195,44 @@ test.each([
   await expect(run({ validationToken: token })).rejects.toMatchObject({ code: 'plan_stale' });
   expect(await snapshotOf(system.admin)).toEqual(before);
   expect(events).toEqual(['written', 'dropped']);
+});
+
+describe('a removal that was claimed', () => {
+  const claim = async (agoMs: number): Promise<Date> => {
+    const { rows } = await system.admin.query(
+      `update catalog.replicas set state = 'removing', removing_since = now() - $1 * interval '1 ms'
+       where blob_id = (select max(blob_id::text)::uuid from catalog.replicas) returning removing_since as at`,
+      [agoMs],
+    );
+    return rows[0].at;
+  };
+
+  test('is waited for until it can not be under way any more', async () => {
+    const claimedAt = await claim(119_000);
+    const { token } = await plan();
+    await run({ validationToken: token });
+    const { rows } = await system.admin.query(
+      `
+      select claimed.at + interval '120 s' <= max(j.created_at) as waited
+      from jobs.jobs j, (select $1::timestamptz as at) claimed group by claimed.at`,
+      [claimedAt],
+    );
+    expect(rows).toEqual([{ waited: true }]);
+  });
+
+  test('in the last moment refuses the import, and spends nothing', async () => {
+    const { token, name } = await plan();
+    const keepBeforeImport = async (): Promise<{ exportId: string }> => {
+      await claim(0);
+      return { exportId: newId() };
+    };
+    await expect(run({ validationToken: token }, { faults: { keepBeforeImport } })).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+    await system.admin.query(`update catalog.replicas set removing_since = null`);
+    await run({ validationToken: token });
+    expect(await nameNow()).toBe(name);
+  });
 });
 
 test('of several at once, of one plan and of two, one wins', async () => {

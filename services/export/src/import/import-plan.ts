@@ -11,6 +11,7 @@ import { changedMeanwhile, spendPlan, takePlan } from '../plan/plans.ts';
 import type { Plan } from '../plan/plans.ts';
 import { stateDigest } from '../plan/state-digest.ts';
 import { importStaged } from './import-staged.ts';
+import { quietRemovals, requireNoRemovals } from './quiet-removals.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
 import type { Turns } from './turns.ts';
 
@@ -59,6 +60,7 @@ export async function importPlan(
     aloneWith(needs.bulk, async (client) => {
       // Before the metadata of now are written down: most refusals need not wait for that.
       requireSame(await inTransaction(client, () => takePlan(client, owner)), envelope);
+      await quietRemovals(client, signal);
       signal.throwIfAborted();
       const { exportId } = await needs.keepBeforeImport(signal);
       try {
@@ -85,6 +87,7 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
         const plan = requireSame(await takePlan(client, wanted.owner), wanted.envelope);
         await lockMetadata(client);
         if ((await stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
+        await requireNoRemovals(client);
         const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
         await needs.markKept(client, wanted.exportId);
         await spendPlan(client, plan);

@@ -168,8 +168,10 @@ class BlobRun {
     const { executor } = this.#needs;
     if (await executor.note(this.#blob, note)) return true;
     const now = await executor.reload(this.#blob.id);
-    // Of a blob that is gone no copy may stay behind, and none is made again that this could hit.
-    if (note.kind === 'copied' && now === null) await executor.remove(this.#blob, note.backendId);
+    // Of a blob that is gone no copy may stay behind, and none is made again that this could hit, but by an import.
+    if (note.kind === 'copied' && now === null && (await this.#needs.view()).world.removalsHeld !== true) {
+      await executor.remove(this.#blob, note.backendId);
+    }
     this.#blob = now ?? { ...this.#blob, fileClasses: [], replicas: [] };
     return false;
   }
