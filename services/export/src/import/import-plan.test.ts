@@ -6,7 +6,7 @@ import { stagedTable } from '../document/staged-tables.ts';
 import { keepPlan } from '../plan/plans.ts';
 import { stateDigest } from '../plan/state-digest.ts';
 import { importPlan } from './import-plan.ts';
-import type { Envelope, ImportNeeds } from './import-plan.ts';
+import type { ImportNeeds } from './import-plan.ts';
 import { addDirectory, addFile, snapshotOf, stageLive, startTestMetadata } from './test-import.ts';
 import { Turns } from './turns.ts';
 import type { TestMetadata } from './test-import.ts';
@@ -55,14 +55,21 @@ async function plan(name = newId()): Promise<{ token: string; number: number; na
   }
 }
 
+interface Said {
+  confirmReplace?: unknown;
+  validationToken?: unknown;
+  documentSha256?: string | null;
+}
+
 type Faults = Partial<Pick<ImportNeeds, 'keepBeforeImport' | 'markKept'>>;
 
-function run(
-  said: Partial<Envelope>,
-  more: { confirm?: boolean; faults?: Faults; signal?: AbortSignal; user?: string } = {},
-) {
+function run(said: Said, more: { confirm?: boolean; faults?: Faults; signal?: AbortSignal; user?: string } = {}) {
   const { confirm, faults, signal = new AbortController().signal, user = userId } = more;
-  const envelope = { confirmReplace: true, validationToken: null, documentSha256: null, ...said };
+  const { documentSha256: sent = null, confirmReplace = true, validationToken = null } = said;
+  const fields = new Map<string, unknown>();
+  if (confirmReplace !== null) fields.set('confirm_replace', confirmReplace);
+  if (validationToken !== null) fields.set('validation_token', validationToken);
+  const envelope = { fields, document: sent === null ? null : { errors: [], sha256: sent } };
   const actor = { userId: user, username: 'admin', role: 'admin' } as const;
   const context: CallContext = { requestId: 'test', actor, idempotency: null, signal };
   const needs: ImportNeeds = {
@@ -110,10 +117,11 @@ test('an import brings what was planned, tells of it, and spends the token', asy
 });
 
 describe('what is refused leaves all as it is, and the token good', () => {
-  test.each<[string, string, Partial<Envelope>, boolean | undefined]>([
+  test.each<[string, string, Said, boolean | undefined]>([
     ['not confirmed', 'confirmation_required', { confirmReplace: null }, undefined],
     ['false in the body', 'confirmation_required', { confirmReplace: false }, true],
     ['false in the address', 'confirmation_required', {}, false],
+    ['a confirmation that is no boolean', 'validation_failed', { confirmReplace: 'true' }, true],
     ['another document', 'plan_stale', { documentSha256: 'cd'.repeat(32) }, undefined],
   ])('%s', async (_what, code, said, confirm) => {
     const { token, name } = await plan();
@@ -134,6 +142,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
 
   test('no token, and one that was made up', async () => {
     await expect(run({})).rejects.toMatchObject({ code: 'validation_failed' });
+    await expect(run({ validationToken: 5 })).rejects.toMatchObject({ code: 'validation_failed' });
     await expect(run({ validationToken: 'x' })).rejects.toMatchObject({ code: 'plan_stale' });
   });
 

@@ -3,25 +3,19 @@ import type pg from 'pg';
 import type { ClientBase } from 'pg';
 import type { Readable } from 'node:stream';
 import { isRetryable, toDatabaseError } from '@stowage/common/database/database-error';
-import { AppError, validationError } from '@stowage/common/errors';
+import { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
 import { sectionNames } from '../document/records.ts';
 import { changedMeanwhile, spendPlan, takePlan } from '../plan/plans.ts';
 import type { Plan } from '../plan/plans.ts';
 import { stateDigest } from '../plan/state-digest.ts';
+import { importRequest } from './import-request.ts';
+import type { Envelope, ImportRequest } from './import-request.ts';
 import { importStaged } from './import-staged.ts';
 import { quietRemovals, requireNoRemovals } from './quiet-removals.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
 import type { Turns } from './turns.ts';
-
-/** What the body of an import says; null where it says nothing. */
-export interface Envelope {
-  confirmReplace: boolean | null;
-  validationToken: string | null;
-  /** Lower-case hexadecimal, of a document that was sent again. */
-  documentSha256: string | null;
-}
 
 export interface ImportNeeds {
   bulk: pg.Pool;
@@ -54,18 +48,18 @@ export async function importPlan(
   const { actor, signal } = context;
   if (!actor) throw new AppError('forbidden', 'An import is a user’s.');
   const envelope = await needs.readEnvelope(body, { gzip, signal });
-  requireConfirmation([envelope.confirmReplace, confirmReplace ?? null]);
-  const owner = { token: requireToken(envelope), userId: actor.userId };
+  const request = importRequest(envelope, confirmReplace);
+  const owner = { token: request.token, userId: actor.userId };
   const importNow = (): Promise<Answer> =>
     aloneWith(needs.bulk, async (client) => {
       // Before the metadata of now are written down: most refusals need not wait for that.
-      requireSame(await inTransaction(client, () => takePlan(client, owner)), envelope);
+      requireSame(await inTransaction(client, () => takePlan(client, owner)), request);
       await quietRemovals(client, signal);
       signal.throwIfAborted();
       const { exportId } = await needs.keepBeforeImport(signal);
       try {
         signal.throwIfAborted();
-        return await replaceAll(needs, client, { owner, envelope, exportId });
+        return await replaceAll(needs, client, { owner, request, exportId });
       } catch (error) {
         await needs.dropUnkept(exportId);
         throw error;
@@ -76,7 +70,7 @@ export async function importPlan(
 
 interface Wanted {
   owner: { token: string; userId: string };
-  envelope: Envelope;
+  request: ImportRequest;
   exportId: string;
 }
 
@@ -84,7 +78,7 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await inTransaction(client, async () => {
-        const plan = requireSame(await takePlan(client, wanted.owner), wanted.envelope);
+        const plan = requireSame(await takePlan(client, wanted.owner), wanted.request);
         await lockMetadata(client);
         if ((await stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
         await requireNoRemovals(client);
@@ -113,17 +107,7 @@ async function inTransaction<R>(client: pg.PoolClient, work: () => Promise<R>): 
   }
 }
 
-function requireToken({ validationToken }: Envelope): string {
-  if (validationToken !== null) return validationToken;
-  throw validationError([{ pointer: '/validation_token', detail: 'is needed: a restore-plan gives it' }]);
-}
-
-function requireConfirmation(said: readonly (boolean | null)[]): void {
-  if (said.includes(true) && !said.includes(false)) return;
-  throw new AppError('confirmation_required', 'An import replaces all metadata: say so by confirm_replace=true.');
-}
-
-function requireSame(plan: Plan, { documentSha256 }: Envelope): Plan {
+function requireSame(plan: Plan, { documentSha256 }: ImportRequest): Plan {
   if (documentSha256 === null || documentSha256 === plan.documentSha256) return plan;
   throw new AppError('plan_stale', 'The document is not the one that this plan was made of.');
 }
