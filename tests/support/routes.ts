@@ -73,6 +73,7 @@ export const accessOfRoutes: Readonly<Record<string, Access>> = {
   'GET /api/exports/metadata/integrity': 'admin',
   'POST /api/exports/metadata/restore-plan': 'admin',
   'POST /api/exports/metadata/validate': 'admin',
+  'POST /api/exports/metadata/import': 'admin',
 
   'GET /api/system/health': 'anybody',
   'GET /api/system/ready': 'anybody',
@@ -122,6 +123,7 @@ export const ofTheInterface = [
   'GET /api/exports/metadata/integrity',
   'POST /api/exports/metadata/restore-plan',
   'POST /api/exports/metadata/validate',
+  'POST /api/exports/metadata/import',
   'GET /api/system/health',
   'GET /api/system/ready',
 ];

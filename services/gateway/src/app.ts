@@ -30,6 +30,7 @@ import { contentRoutes } from './routes/content.ts';
 import { directoryRoutes } from './routes/directories.ts';
 import { addOpenApi, docsRoutes } from './routes/docs.ts';
 import { exportRoutes } from './routes/exports.ts';
+import { importRoutes } from './routes/exports-import.ts';
 import { integrityRoute } from './routes/exports-integrity.ts';
 import { restorePlanRoutes } from './routes/exports-plan.ts';
 import { validateRoute } from './routes/exports-validate.ts';
@@ -125,6 +126,7 @@ function addRoutes(app: App, dependencies: AppDependencies): void {
   validateRoute(app, dependencies);
   integrityRoute(app, dependencies);
   restorePlanRoutes(app, dependencies);
+  importRoutes(app, dependencies);
   systemRoutes(app, dependencies);
   docsRoutes(app);
 }
