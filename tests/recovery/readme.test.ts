@@ -26,6 +26,14 @@ async function run(lines: string, more: Record<string, string> = {}): Promise<st
   expect(stdout.trim().split('\n').at(-1)).toContain('"state":"active"');
 });
 
+(hasCurl ? test : test.skip)('metadata go out and in again as the README says', async () => {
+  const stdout = await run(`${await linesOf(readme, 'tour')}\n${await linesOf(readme, 'metadata')}`);
+  expect(stdout).toContain('"valid":true');
+  expect(stdout).toContain('"ok":true');
+  expect(stdout).toMatch(/"previous_export_id":"[0-9a-f-]{36}"/);
+  expect(stdout.trim().split('\n').at(-1)).toBe('{"mode":"normal"}');
+});
+
 describeWith('S3', s3Server(), (server) => {
   (hasCurl ? test : test.skip)('two copies, one on S3, come about as the README says', async () => {
     const where = { S3_URL: server.url, S3_KEY: server.accessKey, S3_SECRET: server.secretKey };
