@@ -150,6 +150,7 @@ const targets: readonly Target[] = [
   ...metadata('W11', ['one', 'one, gzip'], 180_000),
   ...metadata('W12', ['one', 'one, empty'], 180_000),
   ...metadata('W13', ['one'], 180_000),
+  ...metadata('W14', ['one'], 60_000),
 ];
 
 /** Judges a run by the targets whose workloads are in it. */

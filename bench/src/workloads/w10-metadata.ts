@@ -16,7 +16,7 @@ import type { Setting, Workload } from './workload.ts';
 const roundsMax = 3;
 const seed = 10;
 
-/** W10 to W13: all metadata of a big installation to a file, and from there into an empty one, over HTTP. */
+/** W10 to W14: all metadata of a big installation to a file, and from there into an empty one, over HTTP. */
 export const w10: Workload = {
   name: 'W10',
   title: 'export of 1,000,000 files, 50,000 directories and 2,000,000 replicas to a file',
@@ -24,6 +24,7 @@ export const w10: Workload = {
     W11: 'validation of that document',
     W12: 'restore plan of that document, on the installation that it came from and on an empty one',
     W13: 'its import into an empty installation',
+    W14: 'a look at all of the metadata for what should not be (integrity)',
   },
   run: async (setting) => {
     await using started = new Started(setting, 'w10');
@@ -68,6 +69,7 @@ class Metadata {
     await this.#time('W10', ', gzip', system, () => download(system, documents.gzip, true));
     await this.#time('W11', '', system, () => this.#validate(documents.plain, false));
     await this.#time('W11', ', gzip', system, () => this.#validate(documents.gzip, true));
+    await this.#time('W14', '', system, () => this.#look(system));
     await this.#time('W12', '', system, () => this.#plan(system, documents.plain, 'unchanged'));
     const { scratch, profile } = this.#setting;
     const empty = await startStowage({ mode: system.mode, scratch, name: `w10-empty-${round}`, profile });
@@ -105,6 +107,11 @@ class Metadata {
   async #validate(file: string, gzip: boolean): Promise<void> {
     const answer = await sendDocument(this.#system, '/api/exports/metadata/validate', file, gzip);
     if (answer['valid'] !== true) throw new Error(`the export is not valid: ${JSON.stringify(answer).slice(0, 2_000)}`);
+  }
+
+  async #look(system: Stowage): Promise<void> {
+    const { ok, problems } = await ask(system, 'GET', '/api/exports/metadata/integrity');
+    if (ok !== true) throw new Error(`the metadata are not whole: ${JSON.stringify(problems).slice(0, 2_000)}`);
   }
 
   async #plan(system: Stowage, file: string, action: 'create' | 'unchanged'): Promise<string> {
