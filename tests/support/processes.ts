@@ -27,3 +27,12 @@ export async function isGone(pid: number): Promise<boolean> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ') Z');
   return stat.includes(') Z');
 }
+
+/** The process of one service below a launcher of six. */
+export async function servicePidOf(launcher: number, service: string): Promise<number> {
+  for (const pid of await childrenOf(launcher)) {
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    if (command.includes(`services/${service}/src/main.ts`)) return pid;
+  }
+  throw new Error(`no process of ${service} runs`);
+}

@@ -1,3 +1,5 @@
+import { downloadDocument, postAndWait, sendDocument } from '../../../tests/support/document-files.ts';
+import type { DocumentServer } from '../../../tests/support/document-files.ts';
 import { makeInstallation } from '../../../tests/support/installation.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,7 +8,6 @@ import { readOnce } from '../measure/alternate.ts';
 import { rowOf } from '../measure/row.ts';
 import type { Reading, Row } from '../measure/row.ts';
 import { ask, fieldsOf, textOf } from '../system/api.ts';
-import { download, sendDocument } from '../system/documents.ts';
 import { startStowage } from '../system/stowage.ts';
 import type { Stowage } from '../system/stowage.ts';
 import { Started } from './workload.ts';
@@ -65,8 +66,8 @@ class Metadata {
   async outAndIn(round: number): Promise<void> {
     const system = this.#system;
     const documents = { plain: this.#file('document.json'), gzip: this.#file('document.json.gz') };
-    await this.#time('W10', '', system, () => download(system, documents.plain, false));
-    await this.#time('W10', ', gzip', system, () => download(system, documents.gzip, true));
+    await this.#time('W10', '', system, () => downloadDocument(serverOf(system), documents.plain));
+    await this.#time('W10', ', gzip', system, () => downloadDocument(serverOf(system), documents.gzip, true));
     await this.#time('W11', '', system, () => this.#validate(documents.plain, false));
     await this.#time('W11', ', gzip', system, () => this.#validate(documents.gzip, true));
     await this.#time('W14', '', system, () => this.#look(system));
@@ -105,7 +106,7 @@ class Metadata {
   }
 
   async #validate(file: string, gzip: boolean): Promise<void> {
-    const answer = await sendDocument(this.#system, '/api/exports/metadata/validate', file, gzip);
+    const answer = fieldsOf(await sendDocument(serverOf(this.#system), '/api/exports/metadata/validate', file, gzip));
     if (answer['valid'] !== true) throw new Error(`the export is not valid: ${JSON.stringify(answer).slice(0, 2_000)}`);
   }
 
@@ -115,7 +116,7 @@ class Metadata {
   }
 
   async #plan(system: Stowage, file: string, action: 'create' | 'unchanged'): Promise<string> {
-    const answer = await sendDocument(system, '/api/exports/metadata/restore-plan', file, false);
+    const answer = fieldsOf(await sendDocument(serverOf(system), '/api/exports/metadata/restore-plan', file));
     const files = fieldsOf(fieldsOf(answer['changes'])['files']);
     if (files[action] !== this.#files) throw new Error(`not all files are ${action}: ${JSON.stringify(files)}`);
     return textOf(answer, 'validation_token');
@@ -123,9 +124,13 @@ class Metadata {
 
   async #import(empty: Stowage, token: string): Promise<void> {
     const body = { confirm_replace: true, validation_token: token };
-    const { imported } = await ask(empty, 'POST', '/api/exports/metadata/import', body);
+    const { imported } = fieldsOf(await postAndWait(serverOf(empty), '/api/exports/metadata/import', body));
     if (fieldsOf(imported)['files'] !== this.#files) throw new Error(`imported were ${JSON.stringify(imported)}`);
   }
+}
+
+function serverOf({ port, token }: Stowage): DocumentServer {
+  return { url: `http://127.0.0.1:${port}`, token };
 }
 
 async function loadOf(work: () => Promise<unknown>, operations: number): Promise<Load> {
