@@ -1,8 +1,11 @@
 import { common } from './jest.config.mjs';
 
 const faults = { ...common, globalSetup: '<rootDir>/tests/support/setup-postgres.ts' };
-/** What measures needs the machine for itself; the others wait most of the time, and run two at a time. */
+/** These measure, and need the machine for themselves. */
 const measuring = ['backend-outage', 'many-connections', 'overload', 'sick-backends', 'slow-backend', 'slow-clients'];
+/** These start things again on the ports that they had, which a test beside them might have taken meanwhile. */
+const restarting = ['database', 'import-kill', 'kills', 'nats', 'policy-jobs', 'power', 'syscalls'];
+const alone = [...measuring, ...restarting];
 const filesOf = (name) => `<rootDir>/tests/faults/${name}.test.ts`;
 
 /** `npm run test:faults`: what breaks is real, the size is CI's or, with STOWAGE_FAULTS=full, that of the promises. */
@@ -14,8 +17,8 @@ export default {
       ...faults,
       displayName: 'faults',
       testMatch: [filesOf('**/*')],
-      testPathIgnorePatterns: ['/node_modules/', ...measuring.map((name) => `/tests/faults/${name}\\.test\\.ts$`)],
+      testPathIgnorePatterns: ['/node_modules/', ...alone.map((name) => `/tests/faults/${name}\\.test\\.ts$`)],
     },
-    { ...faults, displayName: 'measuring', testMatch: measuring.map(filesOf) },
+    { ...faults, displayName: 'alone', testMatch: alone.map(filesOf) },
   ],
 };

@@ -7,7 +7,7 @@ const given = process.argv.slice(2);
 
 /** How many files of a project run at a time: two where nothing is timed and each has a database of its own. */
 const tests = { unit: 2, standalone: 1, services: 1, attacks: 1, recovery: 1 };
-const faults = { faults: 2, measuring: 1 };
+const faults = { faults: 2, alone: 1 };
 
 /** Runs jest; whether all went well. */
 function run(more) {

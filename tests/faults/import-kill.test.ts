@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { freePort } from '@stowage/launcher/free-ports';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -47,6 +47,7 @@ describe.each<Mode>(['standalone', 'services'])('R15 an import that is killed, %
   beforeAll(async () => {
     process.stderr.write(`import-kill, ${mode}: STOWAGE_TEST_SEED=${random.seed}\n`);
     folder = await mkdtemp(join(tmpdir(), 'stowage-faults-'));
+    await chmod(folder, 0o755);
     port = await freePort();
     await start();
     admin = await logIn(`http://127.0.0.1:${port}`);
