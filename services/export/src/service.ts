@@ -1,5 +1,6 @@
 import {
   downloadEndpoint,
+  importPlan as importPlanOperation,
   planRestore as planRestoreOperation,
   readExport,
   uploadEndpoint,
@@ -16,6 +17,9 @@ import { DocumentService } from '@stowage/proto/stowage/export/v1/document';
 import { documentSchema } from './document/document-schema.ts';
 import { validateBody } from './document/validate-body.ts';
 import { Housekeeping } from './housekeeping.ts';
+import { importPlan } from './import/import-plan.ts';
+import { Turns } from './import/turns.ts';
+import { dropBeforeImport, keepBeforeImport, markKept } from './kept/keep-before-import.ts';
 import { keptStorage } from './kept/kept-storage.ts';
 import { metadataExport } from './kept/metadata-export.ts';
 import { ExportReader } from './kept/read-export.ts';
@@ -23,6 +27,9 @@ import { planRestore } from './plan/make-plan.ts';
 import { exportEndpoints } from './rpc.ts';
 import { exportSettings } from './settings.ts';
 import type { ExportSettings } from './settings.ts';
+
+/** How long an import waits for another one. */
+const importTurnMs = 30_000;
 
 /** Metadata out and in. */
 export const serviceProcess: ServiceProcess<typeof exportSettings> = {
@@ -40,6 +47,12 @@ function createExport(settings: ExportSettings, dependencies: ServiceDependencie
   const reader = new ExportReader(bulk, storage);
   const housekeeping = new Housekeeping(bulk, logger);
   const plan = { bulk, backends: connections.client(BackendService), limit, graceMs };
+  const before = {
+    write: (signal: AbortSignal) => keepBeforeImport(bulk, signal),
+    keep: markKept,
+    drop: (exportId: string) => dropBeforeImport(bulk, exportId),
+  };
+  const imports = { bulk, turns: new Turns(importTurnMs), limit, before };
   const worker = new Worker({
     db,
     handlers: { metadata_export: metadataExport({ bulk, storage, backend, keep, logger }) },
@@ -61,6 +74,7 @@ function createExport(settings: ExportSettings, dependencies: ServiceDependencie
         validateBody(bulk, body, { gzip, limit, signal }),
       ),
       uploadEndpoint(planRestoreOperation, (request, body, context) => planRestore(plan, request, body, context)),
+      uploadEndpoint(importPlanOperation, (request, body, context) => importPlan(imports, request, body, context)),
     ],
     async start() {
       worker.start();

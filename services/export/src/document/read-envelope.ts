@@ -7,9 +7,10 @@ import { documentLayout, DocumentReader } from './document-reader.ts';
 import type { Expanding } from './expanded.ts';
 import { Findings } from './findings.ts';
 import { KeptLines } from './kept-lines.ts';
+import type { LineStore } from './ordered-digest.ts';
 import { split, tellUnreadable } from './read-document.ts';
+import type { SectionName } from './records.ts';
 import type { Piece } from './splitter.ts';
-import { inTurn } from './turns.ts';
 import { notJson, pointerOf, Unreadable } from './unreadable.ts';
 import type { Finding } from './unreadable.ts';
 
@@ -38,22 +39,46 @@ const fieldsMax = 16;
  * is not JSON or has a field twice, `payload_too_large`, `unavailable`.
  */
 export async function readEnvelope(bulk: pg.Pool, body: Readable, expanding: Expanding): Promise<Envelope> {
-  return inTurn(bulk, async () => {
-    const client = await bulk.connect().catch((error: unknown) => {
-      throw toDatabaseError(error);
-    });
-    let whole = false;
-    try {
-      const envelope = await new EnvelopeReader(new KeptLines(client)).read(body, expanding);
-      await client.query('discard temporary');
-      whole = true;
-      return envelope;
-    } catch (error) {
-      throw expanding.signal.aborted ? unavailable('The body was not sent to its end.', error) : toDatabaseError(error);
-    } finally {
-      client.release(!whole);
-    }
-  });
+  const lines = new BorrowedLines(bulk);
+  try {
+    const envelope = await new EnvelopeReader(lines).read(body, expanding);
+    await lines.giveBack();
+    return envelope;
+  } catch (error) {
+    lines.drop();
+    throw expanding.signal.aborted ? unavailable('The body was not sent to its end.', error) : toDatabaseError(error);
+  }
+}
+
+/** Lines kept on a connection that is taken when the first ones have to be: most bodies are small, or in order. */
+class BorrowedLines implements LineStore {
+  readonly #bulk: pg.Pool;
+  #client: pg.PoolClient | null = null;
+  #lines: KeptLines | null = null;
+
+  constructor(bulk: pg.Pool) {
+    this.#bulk = bulk;
+  }
+
+  async keep(section: SectionName, lines: readonly string[]): Promise<void> {
+    this.#client ??= await this.#bulk.connect();
+    this.#lines ??= new KeptLines(this.#client);
+    await this.#lines.keep(section, lines);
+  }
+
+  async *read(section: SectionName): AsyncGenerator<readonly string[]> {
+    if (this.#lines) yield* this.#lines.read(section);
+  }
+
+  async giveBack(): Promise<void> {
+    await this.#client?.query('discard temporary');
+    this.#client?.release();
+    this.#client = null;
+  }
+
+  drop(): void {
+    this.#client?.release(true);
+  }
 }
 
 class EnvelopeReader {
@@ -62,7 +87,7 @@ class EnvelopeReader {
   readonly #document: DocumentReader;
   #hasDocument = false;
 
-  constructor(lines: KeptLines) {
+  constructor(lines: LineStore) {
     this.#document = new DocumentReader(this.#findings, lines, null);
   }
 

@@ -6,7 +6,7 @@ import { stagedTable } from '../document/staged-tables.ts';
 import { keepPlan } from '../plan/plans.ts';
 import { stateDigest } from '../plan/state-digest.ts';
 import { importPlan } from './import-plan.ts';
-import type { ImportNeeds } from './import-plan.ts';
+import type { StateBefore } from './import-plan.ts';
 import { addDirectory, addFile, snapshotOf, stageLive, startTestMetadata } from './test-import.ts';
 import { Turns } from './turns.ts';
 import type { TestMetadata } from './test-import.ts';
@@ -58,37 +58,36 @@ async function plan(name = newId()): Promise<{ token: string; number: number; na
 interface Said {
   confirmReplace?: unknown;
   validationToken?: unknown;
-  documentSha256?: string | null;
+  more?: object;
 }
 
-type Faults = Partial<Pick<ImportNeeds, 'keepBeforeImport' | 'markKept'>>;
+type Faults = Partial<StateBefore>;
 
 function run(said: Said, more: { confirm?: boolean; faults?: Faults; signal?: AbortSignal; user?: string } = {}) {
   const { confirm, faults, signal = new AbortController().signal, user = userId } = more;
-  const { documentSha256: sent = null, confirmReplace = true, validationToken = null } = said;
-  const fields = new Map<string, unknown>();
-  if (confirmReplace !== null) fields.set('confirm_replace', confirmReplace);
-  if (validationToken !== null) fields.set('validation_token', validationToken);
-  const envelope = { fields, document: sent === null ? null : { errors: [], sha256: sent } };
+  const { confirmReplace = true, validationToken = null, more: rest = {} } = said;
+  const body = {
+    ...rest,
+    ...(confirmReplace === null ? {} : { confirm_replace: confirmReplace }),
+    ...(validationToken === null ? {} : { validation_token: validationToken }),
+  };
   const actor = { userId: user, username: 'admin', role: 'admin' } as const;
   const context: CallContext = { requestId: 'test', actor, idempotency: null, signal };
-  const needs: ImportNeeds = {
-    bulk: system.database.bulk,
-    turns,
-    readEnvelope: async () => envelope,
-    keepBeforeImport: async () => {
+  const before: StateBefore = {
+    write: async () => {
       await system.database.bulk.query('select');
       events.push('written');
       return { exportId: newId() };
     },
-    markKept: async () => void events.push('kept'),
-    dropUnkept: async () => void events.push('dropped'),
+    keep: async () => void events.push('kept'),
+    drop: async () => void events.push('dropped'),
     ...faults,
   };
+  const needs = { bulk: system.database.bulk, turns, limit: 1e9, before };
   return importPlan(
     needs,
     { gzip: false, ...(confirm === undefined ? {} : { confirmReplace: confirm }) },
-    Readable.from([]),
+    Readable.from([Buffer.from(JSON.stringify(body))]),
     context,
   );
 }
@@ -122,7 +121,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
     ['false in the body', 'confirmation_required', { confirmReplace: false }, true],
     ['false in the address', 'confirmation_required', {}, false],
     ['a confirmation that is no boolean', 'validation_failed', { confirmReplace: 'true' }, true],
-    ['another document', 'plan_stale', { documentSha256: 'cd'.repeat(32) }, undefined],
+    ['another document', 'plan_stale', { more: { document: {} } }, undefined],
   ])('%s', async (_what, code, said, confirm) => {
     const { token, name } = await plan();
     const before = await snapshotOf(system.admin);
@@ -130,7 +129,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
     await expect(run({ validationToken: token, ...said }, more)).rejects.toMatchObject({ code });
     expect(await snapshotOf(system.admin)).toEqual(before);
     expect(events).toEqual([]);
-    await run({ validationToken: token, documentSha256 });
+    await run({ validationToken: token });
     expect(await nameNow()).toBe(name);
   });
 
@@ -150,7 +149,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
     const { token, name, number } = await plan();
     const before = await snapshotOf(system.admin);
     const faults: Faults = {
-      markKept: async () => {
+      keep: async () => {
         throw new Error('boom');
       },
     };
@@ -170,7 +169,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
     const { token } = await plan();
     const gone = new AbortController();
     const faults: Faults = {
-      keepBeforeImport: async () => {
+      write: async () => {
         gone.abort();
         return { exportId: newId() };
       },
@@ -184,7 +183,7 @@ describe('what is refused leaves all as it is, and the token good', () => {
 test('a caller that goes away later leaves it to go on', async () => {
   const { token, name } = await plan();
   const gone = new AbortController();
-  const faults: Faults = { markKept: async () => gone.abort() };
+  const faults: Faults = { keep: async () => gone.abort() };
   await run({ validationToken: token }, { faults, signal: gone.signal });
   expect(await nameNow()).toBe(name);
 });
@@ -231,11 +230,11 @@ describe('a removal that was claimed', () => {
 
   test('in the last moment refuses the import, and spends nothing', async () => {
     const { token, name } = await plan();
-    const keepBeforeImport = async (): Promise<{ exportId: string }> => {
+    const write = async (): Promise<{ exportId: string }> => {
       await claim(0);
       return { exportId: newId() };
     };
-    await expect(run({ validationToken: token }, { faults: { keepBeforeImport } })).rejects.toMatchObject({
+    await expect(run({ validationToken: token }, { faults: { write } })).rejects.toMatchObject({
       code: 'unavailable',
     });
     await system.admin.query(`update catalog.replicas set removing_since = null`);
@@ -260,7 +259,7 @@ test('readers go on meanwhile and see what was; writers wait', async () => {
   const { promise: reached, resolve: reach } = Promise.withResolvers<void>();
   const { promise: goOn, resolve: letGo } = Promise.withResolvers<void>();
   const faults: Faults = {
-    markKept: async () => {
+    keep: async () => {
       reach();
       await goOn;
     },

@@ -6,12 +6,13 @@ import { isRetryable, toDatabaseError } from '@stowage/common/database/database-
 import { AppError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
+import { readEnvelope } from '../document/read-envelope.ts';
 import { sectionNames } from '../document/records.ts';
 import { changedMeanwhile, spendPlan, takePlan } from '../plan/plans.ts';
 import type { Plan } from '../plan/plans.ts';
 import { stateDigest } from '../plan/state-digest.ts';
 import { importRequest } from './import-request.ts';
-import type { Envelope, ImportRequest } from './import-request.ts';
+import type { ImportRequest } from './import-request.ts';
 import { importStaged } from './import-staged.ts';
 import { quietRemovals, requireNoRemovals } from './quiet-removals.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
@@ -21,13 +22,19 @@ export interface ImportNeeds {
   bulk: pg.Pool;
   /** Who waits for another import holds no connection, which that one may need. */
   turns: Turns;
-  readEnvelope(body: Readable, options: { gzip: boolean; signal: AbortSignal }): Promise<Envelope>;
+  /** The most bytes of a request, expanded where it is compressed. */
+  limit: number;
+  before: StateBefore;
+}
+
+/** How the metadata of before an import are kept. */
+export interface StateBefore {
   /** Writes the document of now as an export that is not kept yet. */
-  keepBeforeImport(signal: AbortSignal): Promise<{ exportId: string }>;
-  /** Keeps that export from the end of the transaction on. */
-  markKept(client: ClientBase, exportId: string): Promise<void>;
+  write(signal: AbortSignal): Promise<{ exportId: string }>;
+  /** Keeps it from the end of the transaction on. */
+  keep(client: ClientBase, exportId: string): Promise<void>;
   /** Forgets it where no import came of it. */
-  dropUnkept(exportId: string): Promise<void>;
+  drop(exportId: string): Promise<void>;
 }
 
 type Answer = MessageInitShape<typeof ImportPlanResponseSchema>;
@@ -47,7 +54,7 @@ export async function importPlan(
 ): Promise<Answer> {
   const { actor, signal } = context;
   if (!actor) throw new AppError('forbidden', 'An import is a user’s.');
-  const envelope = await needs.readEnvelope(body, { gzip, signal });
+  const envelope = await readEnvelope(needs.bulk, body, { gzip, limit: needs.limit, signal });
   const request = importRequest(envelope, confirmReplace);
   const owner = { token: request.token, userId: actor.userId };
   const importNow = (): Promise<Answer> =>
@@ -56,12 +63,12 @@ export async function importPlan(
       requireSame(await inTransaction(client, () => takePlan(client, owner)), request);
       await quietRemovals(client, signal);
       signal.throwIfAborted();
-      const { exportId } = await needs.keepBeforeImport(signal);
+      const { exportId } = await needs.before.write(signal);
       try {
         signal.throwIfAborted();
         return await replaceAll(needs, client, { owner, request, exportId });
       } catch (error) {
-        await needs.dropUnkept(exportId);
+        await needs.before.drop(exportId).catch(() => undefined);
         throw error;
       }
     });
@@ -83,7 +90,7 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
         if ((await stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
         await requireNoRemovals(client);
         const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
-        await needs.markKept(client, wanted.exportId);
+        await needs.before.keep(client, wanted.exportId);
         await spendPlan(client, plan);
         const imported = sectionNames.map((section) => ({ section, count: BigInt(plan.counts[section] ?? 0) }));
         return { imported, jobId, previousExportId: wanted.exportId };

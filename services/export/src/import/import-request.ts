@@ -1,11 +1,6 @@
 import { AppError, validationError } from '@stowage/common/errors';
 import type { FieldError } from '@stowage/common/errors';
-
-/** The body of an import, as readEnvelope gives it. */
-export interface Envelope {
-  fields: ReadonlyMap<string, unknown>;
-  document: { errors: readonly unknown[]; sha256: string } | null;
-}
+import type { Envelope } from '../document/read-envelope.ts';
 
 /** An import that was asked for, and confirmed. */
 export interface ImportRequest {
