@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { toDatabaseError } from '@stowage/common/database/database-error';
-import { dropStagedTables, isForgotten, letGoStaged, tryHoldStaged } from './staged-tables.ts';
+import { dropStagedTables, isForgotten, letGoStaged, stagedNumbers, tryHoldStaged } from './staged-tables.ts';
 
 /**
  * Drops the staged tables of documents whose reading was cut short, by a crash for example, and of those that became no plan
@@ -11,11 +11,7 @@ export async function dropForgottenTables(bulk: pg.Pool): Promise<void> {
   let whole = false;
   try {
     client = await bulk.connect();
-    const { rows } = await client.query<{ number: string }>(
-      `select number from export.stagings s
-       where not exists (select from export.plans p where p.staged_number = s.number)`,
-    );
-    for (const { number } of rows) await dropForgotten(client, Number(number));
+    for (const number of await stagedNumbers(client)) await dropForgotten(client, number);
     whole = true;
   } catch (error) {
     throw toDatabaseError(error);

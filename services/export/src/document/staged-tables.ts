@@ -64,8 +64,6 @@ export async function letGoStaged(client: ClientBase, number: number): Promise<v
  */
 export async function createStagedTables(client: ClientBase, held?: number): Promise<number> {
   const number = held ?? (await newNumber(client));
-  // First, so that housekeeping finds what a crash leaves behind.
-  await client.query(`insert into export.stagings (number) values ($1)`, [number]);
   for (const table of stagedTables) {
     await client.query(
       `create unlogged table ${stagedTable(number, table)} (position integer not null, ${columns[table]})
@@ -104,6 +102,15 @@ export async function areWhole(client: ClientBase, number: number): Promise<bool
   return marked.rowCount === 1;
 }
 
+/** The numbers under which there are tables. */
+export async function stagedNumbers(client: ClientBase): Promise<number[]> {
+  const { rows } = await client.query<{ number: string }>(
+    `select distinct substring(relname from '^staged_([0-9]+)_')::bigint as number from pg_class
+     where relnamespace = 'export'::regnamespace and relkind = 'r' and relname ~ '^staged_[0-9]+_' order by 1`,
+  );
+  return rows.map(({ number }) => Number(number));
+}
+
 /** Whether no plan has a document, nor will have: for a number that this connection holds. */
 export async function isForgotten(client: ClientBase, number: number): Promise<boolean> {
   const { rowCount } = await client.query('select from export.plans where staged_number = $1', [number]);
@@ -119,7 +126,6 @@ export async function isForgotten(client: ClientBase, number: number): Promise<b
 export async function dropStagedTables(client: ClientBase, number: number): Promise<void> {
   const names = [wholeTable(number), ...stagedTables.map((table) => stagedTable(number, table))];
   await client.query(`drop table if exists ${names.join()}`);
-  await client.query(`delete from export.stagings where number = $1`, [number]);
 }
 
 function wholeTable(number: number): string {
