@@ -189,6 +189,11 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
     headers: { 'content-type': 'application/json' },
     raw: (await admin.get('/api/exports/metadata')).bytes,
   }),
+  'POST /api/exports/metadata/restore-plan': async ({ admin }) => ({
+    id: null,
+    headers: { 'content-type': 'application/json' },
+    raw: (await admin.get('/api/exports/metadata')).bytes,
+  }),
 
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),

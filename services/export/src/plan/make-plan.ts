@@ -45,7 +45,7 @@ export async function planRestore(
   if (number === null || instanceId === null || exportedAt === null) return { validation };
   let kept = false;
   try {
-    const found = await look(needs, number, exportedAt.toISOString());
+    const found = await look(needs, number, exportedAt);
     const backends = await judge(needs, found.backends, context);
     const answer = {
       validation,
@@ -82,7 +82,7 @@ interface Look {
   warnings: Finding[];
 }
 
-function look(needs: PlanNeeds, number: number, exportedAt: string): Promise<Look> {
+function look(needs: PlanNeeds, number: number, exportedAt: Date): Promise<Look> {
   const snapshot = 'begin isolation level repeatable read read only';
   return inBulkTransaction(
     needs.bulk,

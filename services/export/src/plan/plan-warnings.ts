@@ -8,7 +8,7 @@ import { isThere } from './compared-columns.ts';
 export async function planWarnings(
   client: ClientBase,
   number: number,
-  exportedAt: string,
+  exportedAt: Date,
   graceMs: number,
 ): Promise<Finding[]> {
   const [facts] = (await client.query<Facts>(factsOf(number), [exportedAt, graceMs])).rows;
@@ -26,32 +26,20 @@ export async function planWarnings(
     warn('not_read_only', '', 'The service is not read-only: a change made meanwhile makes this plan stale.');
   }
   if (facts.newer_files > 0) {
-    warn(
-      'newer_files_lost',
-      '/files',
-      `${facts.newer_files} files came after the document was exported, and would be lost.`,
-    );
+    const detail = `Files that came after the document was exported, and would be lost: ${facts.newer_files}.`;
+    warn('newer_files_lost', '/files', detail);
   }
   if (facts.uploads > 0) {
-    warn(
-      'uploads_cancelled',
-      '',
-      `${facts.uploads} unfinished uploads go to what is gone then, and would be cancelled.`,
-    );
+    const detail = `Unfinished uploads that would have nowhere to go, and be cancelled: ${facts.uploads}.`;
+    warn('uploads_cancelled', '', detail);
   }
   for (const { name, replicas } of facts.removed_backends ?? []) {
-    warn(
-      'backend_removed',
-      '/backends',
-      `${name} would be removed, and what is known of the ${replicas} copies on it.`,
-    );
+    const detail = `${name} is not in the document, and would be removed with what is known of copies on it: ${replicas}.`;
+    warn('backend_removed', '/backends', detail);
   }
   if (facts.unverified > 0) {
-    warn(
-      'replicas_unverified',
-      '/replicas',
-      `${facts.unverified} copies come in as unverified: they are read from, and justify no removal until a job has read them.`,
-    );
+    const detail = `Copies that come in as unverified, to be read from, but to justify no removal until a job has read them: ${facts.unverified}.`;
+    warn('replicas_unverified', '/replicas', detail);
   }
   warn('removals_held', '', 'Nothing is removed from backends for 7 days after the import.');
   return warnings;
