@@ -41,7 +41,7 @@ export const recordRules: Rules = {
     times(record, ['created_at', 'updated_at'], report);
     name(record.name, report);
     for (const { pointer, detail } of backendConfigFaults(record.type, record.config)) {
-      report(pointer, 'config_invalid', detail);
+      report(pointer, 'config_invalid', `It ${detail}.`);
     }
     const secrets = secretFieldsOf(record.type);
     for (const [index, field] of record.secret_fields.entries()) {
@@ -83,7 +83,7 @@ function node(record: Node, report: Report): void {
   nodeTimes(record, report);
   name(record.name, report);
   if ((record.deleted_at === null) !== (record.purge_at === null)) {
-    report('/purge_at', 'bin_invalid', 'deleted_at and purge_at are set together or not at all.');
+    report('/purge_at', 'bin_invalid', 'Both deleted_at and purge_at are set, or neither is.');
   }
   if (record.parent_id === null && record.deleted_at === null && record.purged_at === null) {
     report('/parent_id', 'parent_missing', 'Only the root, and what was deleted, can be without a parent.');
