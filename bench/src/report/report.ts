@@ -20,6 +20,8 @@ const notes = `## How to read it
 - W8's \`bare PUTs\` is a process of its own that signs (SigV4, SHA-256 of the body) and sends by \`node:http\` over 16 kept
   connections, which is faster than the AWS SDK; its CPU is the S3 server's. W8's other rows run from the PUT of the policy until its
   job is done: copied, read back, committed. W9 counts RSS from before the first of two runs, without PostgreSQL's processes.
+- W10 to W13 run over HTTP from the benchmark itself, which writes and reads the document as a file; \`driver cores\` is what that
+  took. Each round imports into a new, empty installation; CPU is per file. The wait is until the last byte of the answer.
 - Scaled down: the growth of pages is measured in one mode, as queries do not depend on it; seeded files have rows and no
   bytes on the disk; W7's \`npm ci\` runs once, with npm's cache as it is.
 `;
