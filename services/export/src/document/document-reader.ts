@@ -11,6 +11,7 @@ import { inOrder, sections } from './sections.ts';
 import type { Section } from './sections.ts';
 import type { Layout, Piece, RecordBatch } from './splitter.ts';
 import { pointerOf, Unreadable } from './unreadable.ts';
+import { isWellFormed, surrogateEscape } from './well-formed.ts';
 import { upgradeRecord } from './upgrade.ts';
 
 /** Who is given the records that are right in themselves. */
@@ -98,7 +99,9 @@ export class DocumentReader {
     const lines = values.map((value) => canonicalJson(Object(inOrder(value))));
     // In a document as it is written here, the lines make up the text: no record has a key twice.
     const isCanonical = lines.join(',\n') === text;
+    const mayHaveHalves = surrogateEscape.test(text);
     for (const [index, value] of values.entries()) {
+      if (mayHaveHalves && !isWellFormed(value)) this.#refuseHalves(name, batch.first + index);
       if (!isCanonical) this.#refuseDuplicates(name, batch, index, lines[index] ?? '');
       this.#record(sections[name], batch.first + index, value);
     }
@@ -124,6 +127,11 @@ export class DocumentReader {
       'duplicate_key',
       'The record has this key twice.',
     );
+  }
+
+  #refuseHalves(name: SectionName, position: number): void {
+    this.allRight = false;
+    this.findings.error(pointerOf(name, position), 'invalid', 'A text must not contain unpaired surrogates.');
   }
 
   #record<S extends SectionName>(section: Section<S>, position: number, value: unknown): void {

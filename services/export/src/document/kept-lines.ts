@@ -12,29 +12,26 @@ const inflate = promisify(inflateRaw);
  * memory. Made when it is needed first, gone with `discard temporary` or the connection.
  */
 export class KeptLines implements LineStore {
-  readonly #client: ClientBase;
-  #made = false;
+  readonly #connect: () => Promise<ClientBase>;
+  #client: ClientBase | null = null;
   #position = 0;
 
-  constructor(client: ClientBase) {
-    this.#client = client;
+  /** `connect` is called when it is needed first, and once. */
+  constructor(connect: () => Promise<ClientBase>) {
+    this.#connect = connect;
   }
 
   async keep(section: SectionName, lines: readonly string[]): Promise<void> {
-    if (!this.#made) {
-      await this.#client.query(
-        'create temporary table kept_lines (section text not null, position integer not null, content bytea not null)',
-      );
-      this.#made = true;
-    }
+    const client = (this.#client ??= await this.#begin());
     const content = await deflate(lines.join('\n'), { level: constants.Z_BEST_SPEED });
     this.#position += 1;
-    await this.#client.query('insert into kept_lines values ($1, $2, $3)', [section, this.#position, content]);
+    await client.query('insert into kept_lines values ($1, $2, $3)', [section, this.#position, content]);
   }
 
   async *read(section: SectionName): AsyncGenerator<readonly string[]> {
-    for (let after = 0; this.#made;) {
-      const { rows } = await this.#client.query<{ position: number; content: Buffer }>(
+    const client = this.#client;
+    for (let after = 0; client !== null;) {
+      const { rows } = await client.query<{ position: number; content: Buffer }>(
         'select position, content from kept_lines where section = $1 and position > $2 order by position limit 8',
         [section, after],
       );
@@ -45,5 +42,13 @@ export class KeptLines implements LineStore {
       }
       if (rows.length === 0) return;
     }
+  }
+
+  async #begin(): Promise<ClientBase> {
+    const client = await this.#connect();
+    await client.query(
+      'create temporary table kept_lines (section text not null, position integer not null, content bytea not null)',
+    );
+    return client;
   }
 }

@@ -7,9 +7,7 @@ import { documentLayout, DocumentReader } from './document-reader.ts';
 import type { Expanding } from './expanded.ts';
 import { Findings } from './findings.ts';
 import { KeptLines } from './kept-lines.ts';
-import type { LineStore } from './ordered-digest.ts';
 import { split, tellUnreadable } from './read-document.ts';
-import type { SectionName } from './records.ts';
 import type { Piece } from './splitter.ts';
 import { notJson, pointerOf, Unreadable } from './unreadable.ts';
 import type { Finding } from './unreadable.ts';
@@ -35,49 +33,23 @@ const documentField = 'document';
 const fieldsMax = 16;
 
 /**
- * Reads `{ "document": …, … }` without holding the document, its fields in any order. Throws AppError `validation_failed` for what
+ * Reads `{ "document": …, … }` without holding the document, its fields in any order. A connection is only used where the sections of
+ * the document come in another order than they are written. Throws AppError `validation_failed` for what
  * is not JSON or has a field twice, `payload_too_large`, `unavailable`.
  */
 export async function readEnvelope(bulk: pg.Pool, body: Readable, expanding: Expanding): Promise<Envelope> {
-  const lines = new BorrowedLines(bulk);
+  const connection: { client: pg.PoolClient | null } = { client: null };
+  const connect = async (): Promise<pg.PoolClient> => (connection.client = await bulk.connect());
+  let whole = false;
   try {
-    const envelope = await new EnvelopeReader(lines).read(body, expanding);
-    await lines.giveBack();
+    const envelope = await new EnvelopeReader(new KeptLines(connect)).read(body, expanding);
+    await connection.client?.query('discard temporary');
+    whole = true;
     return envelope;
   } catch (error) {
-    lines.drop();
     throw expanding.signal.aborted ? unavailable('The body was not sent to its end.', error) : toDatabaseError(error);
-  }
-}
-
-/** Lines kept on a connection that is taken when the first ones have to be: most bodies are small, or in order. */
-class BorrowedLines implements LineStore {
-  readonly #bulk: pg.Pool;
-  #client: pg.PoolClient | null = null;
-  #lines: KeptLines | null = null;
-
-  constructor(bulk: pg.Pool) {
-    this.#bulk = bulk;
-  }
-
-  async keep(section: SectionName, lines: readonly string[]): Promise<void> {
-    this.#client ??= await this.#bulk.connect();
-    this.#lines ??= new KeptLines(this.#client);
-    await this.#lines.keep(section, lines);
-  }
-
-  async *read(section: SectionName): AsyncGenerator<readonly string[]> {
-    if (this.#lines) yield* this.#lines.read(section);
-  }
-
-  async giveBack(): Promise<void> {
-    await this.#client?.query('discard temporary');
-    this.#client?.release();
-    this.#client = null;
-  }
-
-  drop(): void {
-    this.#client?.release(true);
+  } finally {
+    connection.client?.release(!whole);
   }
 }
 
@@ -87,7 +59,7 @@ class EnvelopeReader {
   readonly #document: DocumentReader;
   #hasDocument = false;
 
-  constructor(lines: LineStore) {
+  constructor(lines: KeptLines) {
     this.#document = new DocumentReader(this.#findings, lines, null);
   }
 

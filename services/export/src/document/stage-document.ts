@@ -81,7 +81,7 @@ async function fill(
   body: Readable,
   expanding: Expanding,
 ): Promise<ReadDocument> {
-  const lines = new KeptLines(client);
+  const lines = new KeptLines(async () => client);
   const rows = new StagedRows(client, number);
   const document = await readDocument(body, expanding, lines, rows);
   await rows.end();
