@@ -10,7 +10,8 @@ export class RecordLines {
 
   /** A comma and LF between two lines, LF before the first. */
   asElements(bytes: Buffer): Buffer {
-    const out = Buffer.allocUnsafeSlow(bytes.length + countOf(bytes) + 1);
+    // A line end within grows by its comma; one that was held back comes to it as a whole.
+    const out = Buffer.allocUnsafeSlow(bytes.length + countOf(bytes) + 2);
     let written = 0;
     for (let start = 0; start < bytes.length;) {
       if (this.#held) {
