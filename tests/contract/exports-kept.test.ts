@@ -5,6 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { defaultBackend, makeBackend } from '@stowage/tests/support/backends';
+import { findCanaries, secret } from '@stowage/tests/support/canaries';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
@@ -19,6 +20,8 @@ import type { System } from '@stowage/tests/support/system';
 
 const path = '/api/exports/metadata';
 const keep = 3;
+/** The name of the backend that exports go to, once the setting says so. */
+const target = 'the place of exports';
 
 let system: System;
 let admin: Client;
@@ -104,6 +107,14 @@ async function keptKeys(): Promise<string[]> {
   return rows.map(({ key }) => key);
 }
 
+/** When the next one of the schedule comes. */
+async function planned(): Promise<Date[]> {
+  const { rows } = await database.query<{ run_after: Date }>(
+    `select run_after from jobs.jobs where kind = 'metadata_export' and dedupe_key = 'schedule' and state = 'pending'`,
+  );
+  return rows.map((row) => row.run_after);
+}
+
 describe('An export of the schedule', () => {
   test('lies on the default backend, and is given back by its id', async () => {
     const backend = await defaultBackend(admin);
@@ -174,67 +185,79 @@ describe('An export of the schedule', () => {
     expectStatus(await admin.get(`${path}?id=${cut['export_id']}`), 404);
   });
 
-  test('goes to the backend that the setting names; one that is disabled, or not there, is told', async () => {
-    const backend = await makeBackend(admin);
-    await system.stop();
-    await system.restart({ STOWAGE_EXPORT_BACKEND: backend['name'] });
-    await expectKept(localObjects(backend), backend, await exported());
-    expectStatus(await admin.post(`/api/backends/${backend['id']}/disable`), 200);
-    expect(await runExport()).toMatchObject({
-      state: 'failed',
-      error: { detail: expect.stringContaining('is disabled') },
-    });
-    await system.stop();
-    await system.restart({ STOWAGE_EXPORT_BACKEND: 'nowhere' });
-    expect(await runExport()).toMatchObject({
-      state: 'failed',
-      error: { detail: expect.stringContaining('"nowhere"') },
-    });
-  });
-
-  test('is planned for the next turn of the interval, unless that is off', async () => {
-    const planned = `select run_after from jobs.jobs where kind = 'metadata_export' and dedupe_key = 'schedule' and state = 'pending'`;
-    await system.stop();
-    await database.query(`delete from jobs.jobs where kind = 'metadata_export'`);
-    await system.restart({ STOWAGE_EXPORT_INTERVAL: '1d' });
-    const [job] = await until(async () => {
-      const { rows } = await database.query<{ run_after: Date }>(planned);
-      return rows.length > 0 ? rows : null;
-    });
-    expect(job?.run_after.toISOString()).toMatch(/T00:00:00.000Z$/);
-    await system.stop();
-    await database.query(`delete from jobs.jobs where kind = 'metadata_export'`);
-    await system.restart({ STOWAGE_EXPORT_INTERVAL: 'off' });
-    expect((await database.query(planned)).rows).toEqual([]);
-    await system.stop();
-    await system.restart();
+  test('is planned for the next turn of the interval', async () => {
+    expect((await planned()).map((time) => time.toISOString())).toEqual([expect.stringMatching(/T00:00:00.000Z$/)]);
   });
 });
 
-describeWith('S3', s3Server(), (server) => {
-  test('an export is kept in a bucket', async () => {
-    const backend = await makeS3Backend(admin, server);
+describe('An export to the backend that the setting names', () => {
+  beforeAll(async () => {
     await system.stop();
-    await system.restart({ STOWAGE_EXPORT_BACKEND: backend['id'] });
-    await expectKept(s3Objects(server, backend), backend, await exported());
+    await database.query(`delete from jobs.jobs where kind = 'metadata_export'`);
+    await system.restart({ STOWAGE_EXPORT_BACKEND: target, STOWAGE_EXPORT_INTERVAL: 'off' });
   });
 
-  test('no export holds a secret of a backend', async () => {
-    const backend = await makeS3Backend(admin, server);
-    await system.stop();
-    await system.restart({ STOWAGE_EXPORT_BACKEND: backend['id'] });
-    const document = await expectKept(s3Objects(server, backend), backend, await exported());
-    const record = document['backends'].find((one: Json) => one['id'] === backend['id']);
-    expect(record).toMatchObject({ secret_fields: ['access_key_id', 'secret_access_key'] });
-    expect(Object.keys(record['config'])).not.toContain('secret_access_key');
-  });
-});
+  /** Gives it the name that the setting has, for the time of a test. */
+  async function asTarget(backend: Json, work: (named: Json) => Promise<void>): Promise<void> {
+    const rename = async (name: string): Promise<Json> =>
+      expectStatus(await admin.call('PATCH', `/api/backends/${backend['id']}`, { body: { name } }), 200).json;
+    const named = await rename(target);
+    try {
+      await work(named);
+    } finally {
+      await rename(backend['name']);
+    }
+  }
 
-describeWith('WebDAV', webdavServer(), (server) => {
-  test('an export is kept in a folder', async () => {
-    const backend = await makeWebdavBackend(admin, server);
-    await system.stop();
-    await system.restart({ STOWAGE_EXPORT_BACKEND: backend['id'] });
-    await expectKept(webdavObjects(server, backend), backend, await exported());
+  test('is not planned where the interval is off', async () => {
+    expect(await planned()).toEqual([]);
+  });
+
+  test('fails where there is none, or it is disabled, and says so', async () => {
+    expect(await runExport()).toMatchObject({
+      state: 'failed',
+      error: { detail: expect.stringContaining(`"${target}"`) },
+    });
+    await asTarget(await makeBackend(admin), async (backend) => {
+      await expectKept(localObjects(backend), backend, await exported());
+      expectStatus(await admin.post(`/api/backends/${backend['id']}/disable`), 200);
+      expect(await runExport()).toMatchObject({
+        state: 'failed',
+        error: { detail: expect.stringContaining('is disabled') },
+      });
+    });
+  });
+
+  describeWith('S3', s3Server(), (server) => {
+    test('is kept in a bucket, and holds none of its secrets', async () => {
+      await asTarget(await makeS3Backend(admin, server), async (backend) => {
+        const sealed = 'a canary that sings of no secret';
+        const other = expectStatus(
+          await admin.post('/api/backends', {
+            name: uniqueName('canary'),
+            type: 's3',
+            config: {
+              ...backend['config'],
+              bucket: uniqueName('bucket'),
+              access_key_id: `id of ${sealed}`,
+              secret_access_key: sealed,
+            },
+          }),
+          201,
+        ).json;
+        const document = await expectKept(s3Objects(server, backend), backend, await exported());
+        const record = document['backends'].find((one: Json) => one['id'] === other['id']);
+        expect(record).toMatchObject({ secret_fields: ['access_key_id', 'secret_access_key'] });
+        expect(findCanaries(JSON.stringify(document), [secret('a secret key', sealed)])).toEqual([]);
+      });
+    });
+  });
+
+  describeWith('WebDAV', webdavServer(), (server) => {
+    test('is kept in a folder', async () => {
+      await asTarget(await makeWebdavBackend(admin, server), async (backend) => {
+        await expectKept(webdavObjects(server, backend), backend, await exported());
+      });
+    });
   });
 });

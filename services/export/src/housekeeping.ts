@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import type { Logger } from '@stowage/common/runtime/logger';
+import { forgetBeforeImport } from './kept/keep-before-import.ts';
 import { dropLeftovers } from './plan/drop-leftovers.ts';
 
 const everyMs = 10 * 60_000;
@@ -29,6 +30,7 @@ export class Housekeeping {
   #tick(): void {
     this.#running = this.#running
       .then(() => dropLeftovers(this.#bulk))
+      .then(() => forgetBeforeImport(this.#bulk))
       .catch((error: unknown) => this.#logger.warn({ err: error }, 'What is left of documents could not be dropped.'));
   }
 }

@@ -8,7 +8,7 @@ import { sampleRecords } from '../document/test-documents.ts';
 import { startTestMetadata } from '../document/test-metadata.ts';
 import type { TestMetadata } from '../document/test-metadata.ts';
 import { putLive } from '../snapshot/test-live.ts';
-import { dropUnkept, forgetBeforeImport, keepBeforeImport, markKept } from './keep-before-import.ts';
+import { dropBeforeImport, forgetBeforeImport, keepBeforeImport, markKept } from './keep-before-import.ts';
 import type { KeptStorage } from './kept-storage.ts';
 import { ExportReader } from './read-export.ts';
 
@@ -71,14 +71,14 @@ describe('the state before an import', () => {
   test('is not given before the import is committed, and not at all where it never was', async () => {
     const { exportId } = await keepBeforeImport(metadata.database.bulk, never);
     await expect(reader.read({ exportId, gzip: false }, context)).rejects.toMatchObject({ code: 'state_conflict' });
-    await dropUnkept(metadata.database.bulk, exportId);
+    await dropBeforeImport(metadata.database.bulk, exportId);
     await expect(reader.read({ exportId, gzip: false }, context)).rejects.toMatchObject({ code: 'not_found' });
     expect(await pieces()).toBe(0);
   });
 
   test('that is kept is not dropped by whoever does not know that', async () => {
     const exportId = await kept();
-    await dropUnkept(metadata.database.bulk, exportId);
+    await dropBeforeImport(metadata.database.bulk, exportId);
     expect(await ids()).toEqual([exportId]);
   });
 

@@ -33,7 +33,7 @@ export async function keepBeforeImport(bulk: pg.Pool, signal: AbortSignal): Prom
     const bytes = await writePieces(bulk, exportId, document);
     return { exportId, ...(await noteFacts(bulk, exportId, facts, bytes)) };
   } catch (error) {
-    await dropUnkept(bulk, exportId).catch(() => undefined);
+    await dropBeforeImport(bulk, exportId).catch(() => undefined);
     throw toDatabaseError(error);
   } finally {
     signal.removeEventListener('abort', stop);
@@ -65,7 +65,7 @@ export async function markKept(client: pg.ClientBase, exportId: string): Promise
 }
 
 /** Forgets one whose import failed; one that was kept after all stays. Safe to repeat. */
-export async function dropUnkept(db: Pick<pg.Pool, 'query'>, exportId: string): Promise<void> {
+export async function dropBeforeImport(db: Pick<pg.Pool, 'query'>, exportId: string): Promise<void> {
   await db.query(`delete from export.exports where id = $1 and reason = 'before_import' and state = 'writing'`, [
     exportId,
   ]);
