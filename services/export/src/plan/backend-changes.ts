@@ -99,3 +99,14 @@ export function planBackends(
   }
   return plan;
 }
+
+/** What is said of more backends than are looked at. */
+export function unjudged(backends: readonly ChangedBackend[], most: number): BackendPlan {
+  const detail = `There can not be more than ${most} backends.`;
+  return {
+    changes: backends.map(({ id, name, action }) => ({ id, name, action })),
+    knownIds: [],
+    warnings: [],
+    blockers: [{ pointer: '/backends', code: 'too_many_backends', detail }],
+  };
+}

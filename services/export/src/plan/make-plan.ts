@@ -7,10 +7,12 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import type { Client } from '@stowage/common/rpc/contract';
 import type { BackendJudgement, BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import type { PlanRestoreRequest, PlanRestoreResponseSchema } from '@stowage/proto/stowage/export/v1/export';
+import { cancelOnAbort } from '../document/cancel-on-abort.ts';
+import { findingsMax } from '../document/findings.ts';
 import { stageDocument } from '../document/stage-document.ts';
 import type { StagedDocument } from '../document/stage-document.ts';
 import { dropStagedTables } from '../document/staged-tables.ts';
-import { changedBackends, planBackends } from './backend-changes.ts';
+import { changedBackends, planBackends, unjudged } from './backend-changes.ts';
 import type { BackendPlan, ChangedBackend, Finding } from './backend-changes.ts';
 import { inBulkTransaction } from './bulk-transaction.ts';
 import { planWarnings } from './plan-warnings.ts';
@@ -21,7 +23,7 @@ import { stateDigest } from './state-digest.ts';
 
 export interface PlanNeeds {
   bulk: pg.Pool;
-  backends: Client<typeof BackendService>;
+  backends: Pick<Client<typeof BackendService>, 'judgeBackends'>;
   /** The most bytes of a document, expanded. */
   limit: number;
   /** For how long content without a file is kept. */
@@ -30,6 +32,8 @@ export interface PlanNeeds {
 
 /** How long backend-registry may take to look up names of hosts and folders. */
 const judgeMs = 30_000;
+/** Of a document that is planned: each is looked up, and compared with each other one. */
+const backendsMax = 1_000;
 
 /** Reads a document, tells what its import would do, and keeps it for that under a token. Errors as PlanRestore says. */
 export async function planRestore(
@@ -45,13 +49,13 @@ export async function planRestore(
   if (number === null || instanceId === null || exportedAt === null) return { validation };
   let kept = false;
   try {
-    const found = await look(needs, number, exportedAt);
+    const found = await look(needs, { number, exportedAt }, signal);
     const backends = await judge(needs, found.backends, context);
     const answer = {
       validation,
       changes: found.changes,
       backends: backends.changes,
-      warnings: [...validation.warnings, ...found.warnings, ...backends.warnings].slice(0, 1_000),
+      warnings: [...found.warnings, ...backends.warnings, ...validation.warnings].slice(0, findingsMax),
       blockers: backends.blockers,
     };
     if (backends.blockers.length > 0) return answer;
@@ -82,18 +86,26 @@ interface Look {
   warnings: Finding[];
 }
 
-function look(needs: PlanNeeds, number: number, exportedAt: Date): Promise<Look> {
+function look(
+  { bulk, graceMs }: PlanNeeds,
+  { number, exportedAt }: { number: number; exportedAt: Date },
+  signal: AbortSignal,
+): Promise<Look> {
   const snapshot = 'begin isolation level repeatable read read only';
-  return inBulkTransaction(
-    needs.bulk,
-    async (client) => ({
-      stateDigest: await stateDigest(client),
-      changes: await sectionChanges(client, number),
-      backends: await changedBackends(client, number),
-      warnings: await planWarnings(client, number, exportedAt, needs.graceMs),
-    }),
-    snapshot,
-  );
+  const work = async (client: pg.PoolClient): Promise<Look> => {
+    const stopCancelling = cancelOnAbort(bulk, client, signal);
+    try {
+      return {
+        stateDigest: await stateDigest(client),
+        changes: await sectionChanges(client, number),
+        backends: await changedBackends(client, number),
+        warnings: await planWarnings(client, number, exportedAt, graceMs),
+      };
+    } finally {
+      await stopCancelling();
+    }
+  };
+  return inBulkTransaction(bulk, work, snapshot);
 }
 
 async function judge(
@@ -102,6 +114,7 @@ async function judge(
   context: CallContext,
 ): Promise<BackendPlan> {
   const wanted = backends.flatMap((backend) => (backend.wanted ? [backend.wanted.backend] : []));
+  if (wanted.length > backendsMax) return unjudged(backends, backendsMax);
   const { judgements } = await needs.backends.judgeBackends({ backends: wanted }, context, { timeoutMs: judgeMs });
   return planBackends(backends, new Map(judgements.map((one): [string, BackendJudgement] => [one.id, one])));
 }

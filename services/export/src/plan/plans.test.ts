@@ -1,13 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { AppError } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
-import {
-  createStagedTables,
-  dropStagedTables,
-  holdStaged,
-  letGoStaged,
-  markWhole,
-} from '../document/staged-tables.ts';
+import { createStagedTables, dropStagedTables, holdStaged, letGoStaged, markWhole } from '../document/staged-tables.ts';
 import { dropLeftovers } from './drop-leftovers.ts';
 import { keepPlan, mostPlans, spendPlan, takePlan } from './plans.ts';
 import { localId, startTestPlans } from './test-plans.ts';
