@@ -20,16 +20,16 @@ export function digestOf(document: Json): string {
   return hash.digest('hex');
 }
 
-/** What an import brings back: all but what placement, health and the import itself decide. */
-export function importedDigestOf(document: Json): string {
-  const replicas = document['replicas'].map((replica: Json) => [
-    replica['blob_id'],
-    replica['backend_id'],
-    replica['key'],
-  ]);
+/** What an import brings back, by section: all but what placement, health and the import itself decide. */
+export function importedDigestsOf(document: Json): Record<string, string> {
   const blobs = document['blobs'].map((blob: Json) => ({ ...blob, delete_after: null }));
-  const kept = [document['directories'], document['files'], blobs, replicas, document['policies']];
-  return createHash('sha256').update(canonical(kept)).digest('hex');
+  const kept: Json = { ...document, blobs };
+  return Object.fromEntries(
+    (['directories', 'files', 'blobs', 'policies'] as const).map((section) => [
+      section,
+      createHash('sha256').update(canonical(kept[section])).digest('hex'),
+    ]),
+  );
 }
 
 /** What is wrong with a document: what it refers to and does not hold, its order, its counts, its digest, its tree. */
