@@ -14,6 +14,8 @@ export interface ValidRequest {
   body?: Json;
   headers?: Record<string, string>;
   raw?: Buffer;
+  /** Good only as long as nothing changes: it is to be made right before it is sent. */
+  shortLived?: boolean;
 }
 
 /** What makes the things that requests are about. */
@@ -194,6 +196,13 @@ export const validRequests: Readonly<Record<string, Prepare>> = {
     headers: { 'content-type': 'application/json' },
     raw: (await admin.get('/api/exports/metadata')).bytes,
   }),
+  'POST /api/exports/metadata/import': async ({ admin }) => {
+    const raw = new Uint8Array((await admin.get('/api/exports/metadata')).bytes);
+    const headers = { 'content-type': 'application/json' };
+    const plan = expectStatus(await admin.call('POST', '/api/exports/metadata/restore-plan', { headers, raw }), 200);
+    const token: string = plan.json['validation_token'];
+    return { id: null, body: { confirm_replace: true, validation_token: token }, shortLived: true };
+  },
 
   'GET /api/system/mode': plain,
   'PUT /api/system/mode': async () => ({ id: null, body: { mode: 'normal' } }),
