@@ -52,7 +52,8 @@ function createExport(settings: ExportSettings, dependencies: ServiceDependencie
     keep: markKept,
     drop: (exportId: string) => dropBeforeImport(bulk, exportId),
   };
-  const imports = { bulk, turns: new Turns(importTurnMs), limit, before };
+  const stopping = new AbortController();
+  const imports = { bulk, turns: new Turns(importTurnMs), limit, before, stopping: stopping.signal };
   const worker = new Worker({
     db,
     handlers: { metadata_export: metadataExport({ bulk, storage, backend, keep, logger }) },
@@ -82,6 +83,7 @@ function createExport(settings: ExportSettings, dependencies: ServiceDependencie
       housekeeping.start();
     },
     async stop() {
+      stopping.abort();
       schedule?.stop();
       await Promise.all([worker.stop(), housekeeping.stop()]);
     },

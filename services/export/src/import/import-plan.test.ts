@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Readable } from 'node:stream';
+import type { ClientBase } from 'pg';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
 import type { CallContext } from '@stowage/common/rpc/context';
 import { stagedTable } from '../document/staged-tables.ts';
@@ -63,8 +64,11 @@ interface Said {
 
 type Faults = Partial<StateBefore>;
 
-function run(said: Said, more: { confirm?: boolean; faults?: Faults; signal?: AbortSignal; user?: string } = {}) {
-  const { confirm, faults, signal = new AbortController().signal, user = userId } = more;
+function run(
+  said: Said,
+  more: { confirm?: boolean; stopping?: AbortSignal; faults?: Faults; signal?: AbortSignal; user?: string } = {},
+) {
+  const { confirm, faults, signal = never(), stopping = never(), user = userId } = more;
   const { confirmReplace = true, validationToken = null, more: rest = {} } = said;
   const body = {
     ...rest,
@@ -83,13 +87,17 @@ function run(said: Said, more: { confirm?: boolean; faults?: Faults; signal?: Ab
     drop: async () => void events.push('dropped'),
     ...faults,
   };
-  const needs = { bulk: system.database.bulk, turns, limit: 1e9, before };
+  const needs = { bulk: system.database.bulk, turns, limit: 1e9, before, stopping };
   return importPlan(
     needs,
     { gzip: false, ...(confirm === undefined ? {} : { confirmReplace: confirm }) },
     Readable.from([Buffer.from(JSON.stringify(body))]),
     context,
   );
+}
+
+function never(): AbortSignal {
+  return new AbortController().signal;
 }
 
 async function nameNow(): Promise<string> {
@@ -241,6 +249,22 @@ describe('a removal that was claimed', () => {
     await run({ validationToken: token });
     expect(await nameNow()).toBe(name);
   });
+});
+
+test('a process that stops gives up what is not committed', async () => {
+  const { token, name } = await plan();
+  const before = await snapshotOf(system.admin);
+  const stop = new AbortController();
+  const keep = async (client: ClientBase): Promise<void> => {
+    const asleep = client.query('select pg_sleep(600)');
+    stop.abort();
+    await asleep;
+  };
+  const stopped = run({ validationToken: token }, { faults: { keep }, stopping: stop.signal });
+  await expect(stopped).rejects.toMatchObject({ code: 'unavailable' });
+  expect(await snapshotOf(system.admin)).toEqual(before);
+  await run({ validationToken: token });
+  expect(await nameNow()).toBe(name);
 });
 
 test('of several at once, of one plan and of two, one wins', async () => {

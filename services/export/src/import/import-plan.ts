@@ -25,6 +25,8 @@ export interface ImportNeeds {
   /** The most bytes of a request, expanded where it is compressed. */
   limit: number;
   before: StateBefore;
+  /** Aborted when the process stops: what is not committed by then is given up. */
+  stopping: AbortSignal;
 }
 
 /** How the metadata of before an import are kept. */
@@ -58,7 +60,7 @@ export async function importPlan(
   const request = importRequest(envelope, confirmReplace);
   const owner = { token: request.token, userId: actor.userId };
   const importNow = (): Promise<Answer> =>
-    aloneWith(needs.bulk, async (client) => {
+    aloneWith(needs.bulk, needs.stopping, async (client) => {
       // Before the metadata of now are written down: most refusals need not wait for that.
       requireSame(await inTransaction(client, () => takePlan(client, owner)), request);
       await quietRemovals(client, signal);

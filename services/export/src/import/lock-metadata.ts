@@ -17,11 +17,18 @@ const lockTimeoutMs = 30_000;
 const livenessMs = 2_000;
 
 /**
- * Runs `work` on a connection of its own, while no other process does. Who waits longer than 30 s is told `unavailable`.
- * The connection is not used again.
+ * Runs `work` on a connection of its own, while no other process does. Who waits longer than 30 s is told `unavailable`, and so
+ * is everybody once `stopping` aborts, as far as nothing is committed. The connection is not used again.
  */
-export async function aloneWith<R>(bulk: pg.Pool, work: (client: pg.PoolClient) => Promise<R>): Promise<R> {
+export async function aloneWith<R>(
+  bulk: pg.Pool,
+  stopping: AbortSignal,
+  work: (client: pg.PoolClient) => Promise<R>,
+): Promise<R> {
   const client = await bulk.connect().catch(rethrow);
+  // The server sees that within the time above, and rolls back.
+  const stop = (): void => void client.end().catch(() => undefined);
+  stopping.addEventListener('abort', stop);
   try {
     await client.query(`set lock_timeout = ${lockTimeoutMs}`);
     await client.query(`set client_connection_check_interval = ${livenessMs}`);
@@ -30,6 +37,7 @@ export async function aloneWith<R>(bulk: pg.Pool, work: (client: pg.PoolClient) 
   } catch (error) {
     return rethrow(error);
   } finally {
+    stopping.removeEventListener('abort', stop);
     client.release(true);
   }
 }
