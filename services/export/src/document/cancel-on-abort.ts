@@ -1,22 +1,20 @@
 import type pg from 'pg';
 
+/** How often PostgreSQL looks, during a statement, whether this process still listens; in ms. */
+const livenessMs = 2_000;
+
 /**
- * Cancels what a connection is running once `signal` aborts, by another connection of the pool: closing a connection does
- * not end its statement. Gives a function that ends this; after it nothing is cancelled any more.
+ * Ends what a connection is running once `signal` aborts, by closing it: PostgreSQL sees that within 2 s, and rolls back. To
+ * cancel a statement from another connection takes a right that the role of a service does not have. Gives a function that
+ * ends this; after it nothing is closed any more.
  */
-export function cancelOnAbort(pool: pg.Pool, client: pg.PoolClient, signal: AbortSignal): () => Promise<void> {
-  let cancelling: Promise<unknown> = Promise.resolve();
-  const pid = client.query<{ pid: number }>('select pg_backend_pid() as pid');
-  pid.catch(() => undefined);
-  const cancel = (): void => {
-    cancelling = pid
-      .then(({ rows }) => pool.query('select pg_cancel_backend($1)', [rows[0]?.pid]))
-      .catch(() => undefined);
-  };
-  signal.addEventListener('abort', cancel);
-  if (signal.aborted) cancel();
+export function cancelOnAbort(client: pg.PoolClient, signal: AbortSignal): () => Promise<void> {
+  const prepared = client.query(`set client_connection_check_interval = ${livenessMs}`).catch(() => undefined);
+  const close = (): void => void client.end().catch(() => undefined);
+  signal.addEventListener('abort', close);
+  if (signal.aborted) close();
   return async () => {
-    signal.removeEventListener('abort', cancel);
-    await cancelling;
+    signal.removeEventListener('abort', close);
+    await prepared;
   };
 }

@@ -56,7 +56,7 @@ async function stage(bulk: pg.Pool, body: Readable, staging: Staging): Promise<S
   });
   let held: number | null = null;
   let kept: number | null = null;
-  const stopCancelling = cancelOnAbort(bulk, client, staging.signal);
+  const stopCancelling = cancelOnAbort(client, staging.signal);
   try {
     const number = (held = await holdStaged(client));
     await createStagedTables(client, number);

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { ClientBase } from 'pg';
 import { toDatabaseError } from '@stowage/common/database/database-error';
+import { cancelOnAbort } from '../document/cancel-on-abort.ts';
 
 // Writers wait, and are told so after their 5 s; readers go on.
 const tables = [
@@ -13,9 +14,6 @@ const tables = [
 ];
 const lockTimeoutMs = 30_000;
 
-/** How often PostgreSQL looks, during a statement, whether this process still lives: its locks would outlive it. */
-const livenessMs = 2_000;
-
 /**
  * Runs `work` on a connection of its own, while no other process does. Who waits longer than 30 s is told `unavailable`, and so
  * is everybody once `stopping` aborts, as far as nothing is committed. The connection is not used again.
@@ -26,18 +24,15 @@ export async function aloneWith<R>(
   work: (client: pg.PoolClient) => Promise<R>,
 ): Promise<R> {
   const client = await bulk.connect().catch(rethrow);
-  // The server sees that within the time above, and rolls back.
-  const stop = (): void => void client.end().catch(() => undefined);
-  stopping.addEventListener('abort', stop);
+  const stopClosing = cancelOnAbort(client, stopping);
   try {
     await client.query(`set lock_timeout = ${lockTimeoutMs}`);
-    await client.query(`set client_connection_check_interval = ${livenessMs}`);
     await client.query(`select pg_advisory_lock(hashtext('stowage import'))`);
     return await work(client);
   } catch (error) {
     return rethrow(error);
   } finally {
-    stopping.removeEventListener('abort', stop);
+    await stopClosing();
     client.release(true);
   }
 }

@@ -93,7 +93,7 @@ function look(
 ): Promise<Look> {
   const snapshot = 'begin isolation level repeatable read read only';
   const work = async (client: pg.PoolClient): Promise<Look> => {
-    const stopCancelling = cancelOnAbort(bulk, client, signal);
+    const stopCancelling = cancelOnAbort(client, signal);
     try {
       return {
         stateDigest: await stateDigest(client),
