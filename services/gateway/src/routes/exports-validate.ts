@@ -5,6 +5,7 @@ import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
 import { Nullable, Sha256 } from '../http/schemas.ts';
+import { drain } from '../tus/drain.ts';
 
 const Finding = Type.Object({
   pointer: Type.String({ description: 'A JSON pointer (RFC 6901) into the document.' }),
@@ -55,9 +56,12 @@ export function validateRoute(app: App, { validateDocument }: AppDependencies): 
           'other is looked at once each of them is right in itself.',
         response: { 200: Validation },
       },
-      handler: async (request) => {
+      handler: async (request, reply) => {
         const { body, gzip } = documentRequest(request);
-        return toValidation(await validateDocument({ gzip }, body, contextOf(request)));
+        const validation = await validateDocument({ gzip }, body, contextOf(request));
+        // A document that is wrong enough is not read to its end.
+        if (!(await drain(request.raw))) void reply.header('connection', 'close');
+        return toValidation(validation);
       },
     });
   });
