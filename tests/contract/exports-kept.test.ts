@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { newId } from '@stowage/common/ids';
+import { newId, rootDirectoryId } from '@stowage/common/ids';
 import pg from 'pg';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -259,5 +259,54 @@ describe('An export to the backend that the setting names', () => {
         await expectKept(webdavObjects(server, backend), backend, await exported());
       });
     });
+  });
+});
+
+describe('An export of more than connections hold', () => {
+  const directories = 60_000;
+
+  beforeAll(async () => {
+    await database.query(
+      `insert into catalog.nodes (id, parent_id, kind, name)
+      select (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, $1, 'directory', 'many ' || n
+      from generate_series(1, $2::int) n`,
+      [rootDirectoryId, directories],
+    );
+  });
+
+  /** How many snapshots PostgreSQL holds for exports. */
+  async function snapshots(): Promise<number> {
+    const { rows } = await database.query<{ count: number }>(
+      `select count(*)::int as count from pg_stat_activity where query like 'copy (%' and state = 'active'`,
+    );
+    return rows[0]?.count ?? 0;
+  }
+
+  /** An answer whose body nobody reads yet. */
+  async function begin(signal?: AbortSignal): Promise<Response> {
+    const headers = { authorization: `Bearer ${admin.token}`, 'accept-encoding': 'identity' };
+    const answer = await fetch(`${system.url}${path}`, signal ? { headers, signal } : { headers });
+    expect(answer.status).toBe(200);
+    await until(async () => (await snapshots()) === 1);
+    return answer;
+  }
+
+  test('is whole for a reader that takes its time', async () => {
+    const document: Json = JSON.parse(await (await begin()).text());
+    expect(document['counts'].directories).toBeGreaterThan(directories);
+    expect(document['sha256']).toBe(documentDigest(document));
+  });
+
+  test('ends its snapshot when its reader leaves', async () => {
+    const leaves = new AbortController();
+    await begin(leaves.signal);
+    leaves.abort();
+    await until(async () => (await snapshots()) === 0);
+  });
+
+  test('breaks the connection where the database breaks it, and never ends cleanly', async () => {
+    const answer = await begin();
+    await database.query(`select pg_terminate_backend(pid) from pg_stat_activity where query like 'copy (%'`);
+    await expect(answer.text()).rejects.toThrow();
   });
 });
