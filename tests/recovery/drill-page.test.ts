@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defaultBackend, makeBackend } from '../support/backends.ts';
@@ -34,9 +34,22 @@ describeWith('S3', s3Server(), (server) => {
   });
 
   /** Runs a part of the page as it stands. */
-  async function run(part: string, more: Record<string, string> = {}, cwd = desk): Promise<string> {
+  async function run(part: string, more: Record<string, string> = {}): Promise<string> {
     const lines = `${await linesOf(page, 'prelude')}\n${await linesOf(page, part)}`;
-    return runLines(lines, { URL: system.url, PASSWORD: adminPassword, ...more }, cwd);
+    return runLines(lines, { URL: system.url, PASSWORD: adminPassword, ...more }, desk);
+  }
+
+  /** npm would first see to the dependencies, which are those of the tests here. */
+  async function npmThatInstallsNothing(): Promise<string> {
+    const bin = join(desk, 'bin');
+    await mkdir(bin);
+    const script = join(import.meta.dirname, '../../launcher/src/list-content.ts');
+    await writeFile(
+      join(bin, 'npm'),
+      `#!/bin/sh\n[ "$*" = 'run -s list-content' ] && exec ${process.execPath} ${script}\n`,
+    );
+    await chmod(join(bin, 'npm'), 0o755);
+    return bin;
   }
 
   async function written(name: string): Promise<Json> {
@@ -112,8 +125,9 @@ describeWith('S3', s3Server(), (server) => {
       expect(await run('scheduled')).toMatch(/^\d{8}T\d{6}Z-[0-9a-f-]{36}\.json\.gz\n$/);
 
       const home = await defaultBackend(admin);
-      const repository = join(import.meta.dirname, '../..');
-      const [line = ''] = (await run('list', { ROOT: home['config'].root_path }, repository)).split('\n');
+      const bin = await npmThatInstallsNothing();
+      const where = { ROOT: home['config'].root_path, PATH: `${bin}:${process.env['PATH']}` };
+      const [line = ''] = (await run('list', where)).split('\n');
       expect(line).toMatch(/^[0-9a-f-]{36} \d+ [0-9a-f]{64}$/);
     },
     120_000,
