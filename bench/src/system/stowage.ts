@@ -44,6 +44,8 @@ export interface StartOptions {
   profile?: string | null;
   /** In place of the one that all starts of a run share. */
   compileCache?: string;
+  /** Where local backends may lie beside its own data. */
+  localRoots?: string;
 }
 
 /** Starts one as `npm start` does. */
@@ -83,7 +85,7 @@ export async function startStowage(options: StartOptions): Promise<Stowage> {
 }
 
 async function launch(
-  { mode, scratch, profile, compileCache }: StartOptions,
+  { mode, scratch, profile, compileCache, localRoots }: StartOptions,
   dataDir: string,
   port: number,
 ): Promise<{ child: ChildProcess; startMs: number }> {
@@ -102,6 +104,7 @@ async function launch(
       STOWAGE_DATA_DIR: dataDir,
       STOWAGE_PORT: String(port),
       STOWAGE_ADMIN_PASSWORD: password,
+      ...(localRoots === undefined ? {} : { STOWAGE_LOCAL_ROOTS: localRoots }),
     },
     // With the channel it ends by itself when this process dies.
     stdio: ['ignore', log.fd, log.fd, 'ipc'],

@@ -73,7 +73,9 @@ class Metadata {
     await this.#time('W14', '', system, () => this.#look(system));
     await this.#time('W12', '', system, () => this.#plan(system, documents.plain, 'unchanged'));
     const { scratch, profile } = this.#setting;
-    const empty = await startStowage({ mode: system.mode, scratch, name: `w10-empty-${round}`, profile });
+    // The document's backends lie in the folders of the other one.
+    const name = `w10-empty-${round}`;
+    const empty = await startStowage({ mode: system.mode, scratch, name, profile, localRoots: scratch });
     try {
       let token = '';
       await this.#time('W12', ', empty', empty, async () => {
