@@ -125,6 +125,7 @@ describeWith('S3', s3Server(), (server) => {
       expect(await run('scheduled')).toMatch(/^\d{8}T\d{6}Z-[0-9a-f-]{36}\.json\.gz\n$/);
 
       const home = await defaultBackend(admin);
+      await putFiles('listed');
       const bin = await npmThatInstallsNothing();
       const where = { ROOT: home['config'].root_path, PATH: `${bin}:${process.env['PATH']}` };
       const [line = ''] = (await run('list', where)).split('\n');
