@@ -4,6 +4,7 @@ import { toDatabaseError } from '@stowage/common/database/database-error';
 import { unavailable } from '@stowage/common/errors';
 import { cancelOnAbort } from './cancel-on-abort.ts';
 import type { Expanding } from './expanded.ts';
+import { dropOnceLetGo } from './forgotten-tables.ts';
 import { KeptLines } from './kept-lines.ts';
 import { readDocument } from './read-document.ts';
 import type { ReadDocument } from './read-document.ts';
@@ -71,7 +72,7 @@ async function stage(bulk: pg.Pool, body: Readable, staging: Staging): Promise<S
     throw staging.signal.aborted ? unavailable('The document was not sent to its end.', error) : toDatabaseError(error);
   } finally {
     await stopCancelling();
-    await giveBack(client, held, kept);
+    await giveBack(bulk, client, held, kept);
   }
 }
 
@@ -103,8 +104,8 @@ function answer({ findings, counts, ...read }: ReadDocument, number: number | nu
   };
 }
 
-/** A connection that can't drop its tables any more is closed, which lets go of them: they are dropped as forgotten ones. */
-async function giveBack(client: pg.PoolClient, held: number | null, kept: number | null): Promise<void> {
+/** A connection that can't drop its tables any more is closed, which lets go of them: another one drops them then. */
+async function giveBack(bulk: pg.Pool, client: pg.PoolClient, held: number | null, kept: number | null): Promise<void> {
   try {
     if (held !== null) {
       if (kept === null) await dropStagedTables(client, held);
@@ -114,5 +115,6 @@ async function giveBack(client: pg.PoolClient, held: number | null, kept: number
     client.release();
   } catch {
     client.release(true);
+    if (held !== null && kept === null) await dropOnceLetGo(bulk, held);
   }
 }

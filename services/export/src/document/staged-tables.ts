@@ -40,8 +40,13 @@ const lockClass = 0x53746167;
  */
 export async function holdStaged(client: ClientBase): Promise<number> {
   const number = await newNumber(client);
-  await client.query('select pg_advisory_lock($1, $2)', [lockClass, number]);
+  await waitForStaged(client, number);
   return number;
+}
+
+/** Holds a number once nobody else does; fails as any lock does that is not to be had in time. */
+export async function waitForStaged(client: ClientBase, number: number): Promise<void> {
+  await client.query('select pg_advisory_lock($1, $2)', [lockClass, number]);
 }
 
 /** Whether nobody held a number, which this connection holds now. */
