@@ -118,6 +118,8 @@ describe('Every route with a body', () => {
 describe('Every route with parameters in its query', () => {
   test('handles every nasty value in each of them', async () => {
     for (const { route, method, path, operation } of description.operations()) {
+      // It is refused as GET is, without a body to tell why.
+      if (method === 'head') continue;
       const concrete = path.replace('{directory_id}', 'root').replace(/\{\w+\}/g, unknownId);
       for (const parameter of (operation['parameters'] ?? []) as Json[]) {
         if (parameter['in'] !== 'query') continue;

@@ -8,22 +8,13 @@ import { contextOf } from '../http/call-context.ts';
 import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
 import { Closed, Id } from '../http/schemas.ts';
 import { bodyLength } from '../tus/headers.ts';
+import { Counts, toCounts } from './exports-shapes.ts';
 import { Job, toJob } from './jobs.ts';
 import { present } from './nodes.ts';
 
 const Import = Type.Object(
   {
-    imported: Type.Object(
-      {
-        directories: Type.Integer(),
-        files: Type.Integer(),
-        blobs: Type.Integer(),
-        replicas: Type.Integer(),
-        backends: Type.Integer(),
-        policies: Type.Integer(),
-      },
-      { description: 'How many records of each kind there are now.' },
-    ),
+    imported: Counts,
     job: Job,
     previous_export_id: Type.String({
       ...Id,
@@ -83,18 +74,9 @@ async function toImport(
   { imported, jobId, previousExportId }: ImportPlanResponse,
   context: CallContext,
 ) {
-  const counts = new Map(imported.map(({ section, count }) => [section, Number(count)]));
-  const countOf = (section: string): number => counts.get(section) ?? 0;
   const { job } = await jobs.getJob({ id: jobId }, context);
   return {
-    imported: {
-      directories: countOf('directories'),
-      files: countOf('files'),
-      blobs: countOf('blobs'),
-      replicas: countOf('replicas'),
-      backends: countOf('backends'),
-      policies: countOf('policies'),
-    },
+    imported: toCounts(imported),
     job: toJob(present(job)),
     previous_export_id: previousExportId,
   };

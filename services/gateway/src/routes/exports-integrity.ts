@@ -5,24 +5,16 @@ import type { Static } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { Nullable, Time } from '../http/schemas.ts';
+import { Counts, toCounts } from './exports-shapes.ts';
 
 /** It reads all of the metadata: as long as many millions of files take. */
 const integrityTimeoutMs = 15 * 60_000;
-
-const Count = Type.Integer({ minimum: 0 });
 
 const Integrity = Type.Object(
   {
     ok: Type.Boolean(),
     checked_at: Time,
-    counts: Type.Object({
-      directories: Count,
-      files: Count,
-      blobs: Count,
-      replicas: Count,
-      backends: Count,
-      policies: Count,
-    }),
+    counts: Counts,
     problems: Type.Array(
       Type.Object({
         kind: Type.String({ description: 'Such as `file_without_blob`; more kinds may come.' }),
@@ -63,19 +55,10 @@ export function integrityRoute(app: App, { exports }: AppDependencies): void {
 function toIntegrity(response: CheckIntegrityResponse): Static<typeof Integrity> {
   const { ok, checkedAt, problems, problemCount } = response;
   if (!checkedAt) throw new Error('export did not say when it looked');
-  const counts = new Map(response.counts.map(({ section, count }) => [section, Number(count)]));
-  const countOf = (section: string): number => counts.get(section) ?? 0;
   return {
     ok,
     checked_at: timestampDate(checkedAt).toISOString(),
-    counts: {
-      directories: countOf('directories'),
-      files: countOf('files'),
-      blobs: countOf('blobs'),
-      replicas: countOf('replicas'),
-      backends: countOf('backends'),
-      policies: countOf('policies'),
-    },
+    counts: toCounts(response.counts),
     problems: problems.map(({ kind, id, detail }) => ({ kind, id: id === '' ? null : id, detail })),
     problem_count: Number(problemCount),
   };

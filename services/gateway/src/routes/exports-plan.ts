@@ -1,22 +1,13 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt';
 import { AppError } from '@stowage/common/errors';
-import type {
-  Finding as FindingMessage,
-  PlanRestoreResponse,
-  SectionChanges,
-} from '@stowage/proto/stowage/export/v1/export';
+import type { PlanRestoreResponse, SectionChanges } from '@stowage/proto/stowage/export/v1/export';
 import { Type } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
 import { Id, Nullable, Sha256, Time } from '../http/schemas.ts';
+import { Finding, toFinding } from './exports-shapes.ts';
 import { present } from './nodes.ts';
-
-const Finding = Type.Object({
-  pointer: Type.String({ description: 'A JSON pointer (RFC 6901) into the document.' }),
-  code: Type.String(),
-  detail: Type.String({ description: 'A sentence for a person.' }),
-});
 
 const Changes = Type.Object({
   create: Type.Integer(),
@@ -125,8 +116,4 @@ function toChanges({ create, update, remove, unchanged }: SectionChanges) {
     remove: Number(remove),
     unchanged: Number(unchanged),
   };
-}
-
-function toFinding({ pointer, code, detail }: FindingMessage) {
-  return { pointer, code, detail };
 }

@@ -1,4 +1,4 @@
-import type { Finding as FindingMessage, ValidateDocumentResponse } from '@stowage/proto/stowage/export/v1/export';
+import type { ValidateDocumentResponse } from '@stowage/proto/stowage/export/v1/export';
 import { Type } from 'typebox';
 import type { Static } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
@@ -6,29 +6,16 @@ import { contextOf } from '../http/call-context.ts';
 import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
 import { Nullable, Sha256 } from '../http/schemas.ts';
 import { drain } from '../tus/drain.ts';
-
-const Finding = Type.Object({
-  pointer: Type.String({ description: 'A JSON pointer (RFC 6901) into the document.' }),
-  code: Type.String({ description: 'Such as `unknown_parent`; more codes may come.' }),
-  detail: Type.String({ description: 'A sentence for a person.' }),
-});
+import { Counts, Finding, toCounts, toFinding } from './exports-shapes.ts';
 
 const Findings = Type.Array(Finding, { maxItems: 1_000, description: 'At most 1,000.' });
-const Count = Type.Integer({ minimum: 0 });
 
 const Validation = Type.Object(
   {
     valid: Type.Boolean({ description: 'Whether it can be imported, as far as the document itself tells.' }),
     errors: Findings,
     warnings: Findings,
-    counts: Type.Object({
-      directories: Count,
-      files: Count,
-      blobs: Count,
-      replicas: Count,
-      backends: Count,
-      policies: Count,
-    }),
+    counts: Counts,
     sha256: Nullable(Sha256),
   },
   { title: 'DocumentValidation' },
@@ -74,24 +61,11 @@ function toValidation({
   counts,
   sha256,
 }: ValidateDocumentResponse): Static<typeof Validation> {
-  const found = new Map(counts.map(({ section, count }) => [section, Number(count)]));
-  const of = (section: string): number => found.get(section) ?? 0;
   return {
     valid,
     errors: errors.map(toFinding),
     warnings: warnings.map(toFinding),
-    counts: {
-      directories: of('directories'),
-      files: of('files'),
-      blobs: of('blobs'),
-      replicas: of('replicas'),
-      backends: of('backends'),
-      policies: of('policies'),
-    },
+    counts: toCounts(counts),
     sha256: sha256 === '' ? null : sha256,
   };
-}
-
-function toFinding({ pointer, code, detail }: FindingMessage): Static<typeof Finding> {
-  return { pointer, code, detail };
 }
