@@ -1,10 +1,10 @@
 import type pg from 'pg';
 
 /** How often PostgreSQL looks, during a statement, whether this process still listens; in ms. */
-const livenessMs = 2_000;
+const livenessMs = 1_000;
 
 /**
- * Ends what a connection is running once `signal` aborts, by closing it: PostgreSQL sees that within 2 s, and rolls back. To
+ * Ends what a connection is running once `signal` aborts, by closing it: PostgreSQL sees that within 1 s, and rolls back. To
  * cancel a statement from another connection takes a right that the role of a service does not have. Gives a function that
  * ends this; after it nothing is closed any more.
  */

@@ -3,6 +3,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { toDatabaseError } from '@stowage/common/database/database-error';
 import type { CheckIntegrityResponseSchema } from '@stowage/proto/stowage/export/v1/export';
 import type pg from 'pg';
+import { cancelOnAbort } from '../document/cancel-on-abort.ts';
 import { sectionNames } from '../document/records.ts';
 import { checkStatement, foundMax } from './check.ts';
 import type { FoundRow } from './check.ts';
@@ -11,9 +12,6 @@ import { findCycles } from './cycles.ts';
 import { nodeChecks } from './node-checks.ts';
 import { fairShare } from './share.ts';
 import { upkeepChecks } from './upkeep-checks.ts';
-
-/** How often PostgreSQL looks whether anybody still waits for what it is reading. */
-const lookAtClientMs = 1_000;
 
 /**
  * Looks at all of the live metadata, as they were at one moment, for what should not be; changes nothing. Of many problems it
@@ -25,9 +23,7 @@ export async function checkIntegrity(
 ): Promise<MessageInitShape<typeof CheckIntegrityResponseSchema>> {
   const client = await pool.connect().catch(rethrow);
   let broken = true;
-  // What PostgreSQL is at ends when it finds the connection closed.
-  const leave = (): void => void client.end().catch(() => undefined);
-  signal.addEventListener('abort', leave, { once: true });
+  const stopClosing = cancelOnAbort(client, signal);
   try {
     signal.throwIfAborted();
     const answer = await readAll(client);
@@ -37,14 +33,13 @@ export async function checkIntegrity(
     signal.throwIfAborted();
     return rethrow(error);
   } finally {
-    signal.removeEventListener('abort', leave);
+    await stopClosing();
     client.release(broken);
   }
 }
 
 async function readAll(client: pg.PoolClient): Promise<MessageInitShape<typeof CheckIntegrityResponseSchema>> {
   await client.query('begin isolation level repeatable read read only');
-  await client.query(`set local client_connection_check_interval = ${lookAtClientMs}`);
   const { rows: counts } = await client.query<Record<string, string> & { now: Date }>(countsQuery);
   const found: FoundRow[] = await findCycles(client);
   for (const check of [...nodeChecks, ...contentChecks, ...upkeepChecks]) {
