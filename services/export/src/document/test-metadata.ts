@@ -6,6 +6,8 @@ import { startTestDatabase } from '@stowage/tests/support/test-database';
 
 /** A database with the role of this service, and as superuser. */
 export interface TestMetadata {
+  /** The superuser's. */
+  url: string;
   database: Database;
   admin: pg.Pool;
   close(): Promise<void>;
@@ -18,6 +20,7 @@ export async function startTestMetadata(): Promise<TestMetadata> {
   const admin = new pg.Pool({ connectionString: server.url, max: 2 });
   admin.on('error', () => undefined);
   return {
+    url: server.url,
     database,
     admin,
     close: async () => {

@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { readFile } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import pg from 'pg';
 import { begun } from '@stowage/common/bytes/begun';
 import { canonical } from '@stowage/tests/support/documents';
 import { sectionNames } from '../document/records.ts';
@@ -13,13 +15,29 @@ import type { DocumentFacts } from './export-document.ts';
 import { putLive } from './test-live.ts';
 
 const never = new AbortController().signal;
+/** Others export from databases of their own on the same server. */
+const ours = `application_name = 'stowage-export-bulk' and datname = current_database()`;
 let metadata: TestMetadata;
 
 beforeAll(async () => {
   metadata = await startTestMetadata();
 });
 
+/** Those that a test left unread would keep their connections. */
+const streams: Readable[] = [];
+
+afterEach(() => {
+  for (const stream of streams.splice(0)) stream.destroy();
+});
+
 afterAll(() => metadata.close());
+
+function begin(pool: pg.Pool = metadata.database.bulk): Readable {
+  const stream = exportDocument(pool);
+  stream.on('error', () => undefined);
+  streams.push(stream);
+  return stream;
+}
 
 async function exported(): Promise<string> {
   return Buffer.concat(await exportDocument(metadata.database.bulk).toArray()).toString();
@@ -45,7 +63,7 @@ function manyFiles(): Records {
 /** How many snapshots PostgreSQL holds for documents. */
 async function snapshots(): Promise<number> {
   const { rows } = await metadata.admin.query<{ count: number }>(
-    `select count(*)::int as count from pg_stat_activity where application_name = 'stowage-export-bulk' and backend_xmin is not null`,
+    `select count(*)::int as count from pg_stat_activity where ${ours} and backend_xmin is not null`,
   );
   return rows[0]?.count ?? 0;
 }
@@ -111,19 +129,39 @@ describe('an export', () => {
 
   test('whose reader leaves lets go of its snapshot', async () => {
     await putLive(metadata.admin, manyFiles());
-    const stream = await begun(exportDocument(metadata.database.bulk), never);
+    const stream = await begun(begin(), never);
     expect(await snapshots()).toBe(1);
     stream.destroy();
     await until(async () => (await snapshots()) === 0);
     expect(JSON.parse(await exported()).counts.files).toBe(15_000);
   }, 60_000);
 
+  test('whose reader leaves while PostgreSQL says nothing lets go too', async () => {
+    const waits = new pg.Pool({ connectionString: metadata.url, max: 1 });
+    waits.on('connect', (client) => client.on('error', () => undefined));
+    const locker = await metadata.admin.connect();
+    await locker.query('begin');
+    await locker.query('lock table catalog.blobs');
+    const stream = begin(waits).resume();
+    await until(
+      async () =>
+        (
+          await locker.query(
+            `select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`,
+          )
+        ).rowCount === 1,
+    );
+    stream.destroy();
+    await until(() => Promise.resolve(waits.totalCount === 0));
+    await locker.query('rollback');
+    locker.release();
+    await waits.end();
+  });
+
   test('whose connection breaks is broken, and never ends cleanly', async () => {
     await putLive(metadata.admin, manyFiles());
-    const stream = await begun(exportDocument(metadata.database.bulk), never);
-    await metadata.admin.query(
-      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stowage-export-bulk'`,
-    );
+    const stream = await begun(begin(), never);
+    await metadata.admin.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${ours}`);
     await expect(stream.toArray()).rejects.toMatchObject({ code: 'unavailable' });
   }, 60_000);
 

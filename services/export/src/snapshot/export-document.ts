@@ -24,15 +24,27 @@ export interface DocumentFacts {
 
 /**
  * All metadata as one JSON document of one snapshot, streamed: memory does not grow with it. The first read waits for the
- * snapshot; what fails later breaks the stream. Destroying it gives the connection back. `whole` hears what was written, before
- * its last bytes are read.
+ * snapshot; what fails later breaks the stream. Destroying it gives the connection back at once, whatever PostgreSQL is at. `whole`
+ * hears what was written, before its last bytes are read.
  */
 export function exportDocument(pool: pg.Pool, whole: (facts: DocumentFacts) => void = () => undefined): Readable {
-  return Readable.from(document(pool, whole), { objectMode: false, highWaterMark: 256 * 1024 });
+  const left = new AbortController();
+  const stream = Readable.from(document(pool, whole, left.signal), { objectMode: false, highWaterMark: 256 * 1024 });
+  const destroy = stream._destroy;
+  // By itself it would wait for the generator, and so for PostgreSQL's next bytes, which may never come.
+  stream._destroy = (error, done) => {
+    left.abort();
+    destroy.call(stream, error, done);
+  };
+  return stream;
 }
 
-async function* document(pool: pg.Pool, told: (facts: DocumentFacts) => void): AsyncGenerator<Buffer> {
+type Told = (facts: DocumentFacts) => void;
+
+async function* document(pool: pg.Pool, told: Told, left: AbortSignal): AsyncGenerator<Buffer> {
   const client = await pool.connect().catch(rethrow);
+  const end = (): void => void client.end();
+  left.addEventListener('abort', end);
   let whole = false;
   try {
     await client.query(`begin isolation level repeatable read read only`);
@@ -44,11 +56,12 @@ async function* document(pool: pg.Pool, told: (facts: DocumentFacts) => void): A
   } catch (error) {
     rethrow(error);
   } finally {
+    left.removeEventListener('abort', end);
     client.release(!whole);
   }
 }
 
-async function* sections(client: pg.PoolClient, told: (facts: DocumentFacts) => void): AsyncGenerator<Buffer> {
+async function* sections(client: pg.PoolClient, told: Told): AsyncGenerator<Buffer> {
   const { rows } = await client.query<{ now: Date; id: string }>(`select now(), id from export.instance`);
   const [instance] = rows;
   if (!instance) throw new Error('The installation has no identity.');
