@@ -30,7 +30,7 @@ export interface RecordBatch {
 /** A chunk list of 1 TiB has 6 MiB of base64. */
 const valueBytesMax = 16 * 1024 * 1024;
 const keyBytesMax = 1_024;
-const batchBytes = 256 * 1024;
+const batchBytes = 64 * 1024;
 
 type State =
   | 'start'

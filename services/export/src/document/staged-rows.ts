@@ -5,18 +5,24 @@ import { copyTargets } from './copy-rows.ts';
 import type { RecordOf, SectionName } from './records.ts';
 import { stagedTable } from './staged-tables.ts';
 
-const copyLength = 1024 * 1024;
+const copyBytes = 512 * 1024;
+/** Bytes that a unit of a text may take. */
+const utf8Max = 3;
 
 /**
- * Writes records into the staged tables of a document, by a COPY of about a MiB each: a client that is slow holds no statement
- * open. While PostgreSQL takes one, the next is made; memory holds two.
+ * Writes records into the staged tables of a document, by a COPY of about half a MiB each: a client that is slow holds no
+ * statement open. While PostgreSQL takes one, the next is made; memory holds two, as bytes: texts would live long enough to
+ * fill the heap.
  */
 export class StagedRows {
   readonly #client: ClientBase;
   readonly #number: number;
   #section: SectionName | null = null;
-  #rows: string[] = [];
+  #rows = Buffer.allocUnsafe(2 * copyBytes);
+  /** How many of the bytes of `rows` are filled. */
   #length = 0;
+  /** What PostgreSQL takes now, or took last. */
+  #sent = Buffer.allocUnsafe(2 * copyBytes);
   #copying: Promise<void> = Promise.resolve();
 
   constructor(client: ClientBase, number: number) {
@@ -28,8 +34,9 @@ export class StagedRows {
   add<S extends SectionName>(section: S, position: number, record: RecordOf<S>): void {
     if (this.#section !== section) throw new Error('records of a section that was not begun');
     const row = `${position}\t${copyTargets[section].row(record)}\n`;
-    this.#rows.push(row);
-    this.#length += row.length;
+    const most = this.#length + row.length * utf8Max;
+    if (most > this.#rows.length) this.#rows = Buffer.concat([this.#rows], most);
+    this.#length += this.#rows.write(row, this.#length);
   }
 
   /** Begins with a section; the one before must be flushed. */
@@ -39,18 +46,19 @@ export class StagedRows {
 
   /** Whether there is enough to be written. */
   get isFull(): boolean {
-    return this.#length >= copyLength;
+    return this.#length >= copyBytes;
   }
 
   /** Hands what was added to PostgreSQL, once it has taken what came before. */
   async flush(): Promise<void> {
     const section = this.#section;
-    const text = this.#rows.join('');
-    this.#rows = [];
-    this.#length = 0;
     await this.#copying;
-    if (section === null || text === '') return;
-    this.#copying = this.#copy(section, text);
+    if (section === null || this.#length === 0) return;
+    const filled = this.#rows;
+    this.#copying = this.#copy(section, filled.subarray(0, this.#length));
+    this.#rows = this.#sent;
+    this.#sent = filled;
+    this.#length = 0;
     // Awaited with the next one: until then nobody listens to its failure.
     this.#copying.catch(() => undefined);
   }
@@ -61,11 +69,11 @@ export class StagedRows {
     await this.#copying;
   }
 
-  async #copy(section: SectionName, text: string): Promise<void> {
+  async #copy(section: SectionName, rows: Buffer): Promise<void> {
     const { table, columns } = copyTargets[section];
     const sql = `copy ${stagedTable(this.#number, table)} (position, ${columns}) from stdin`;
     const stream = this.#client.query(copyFrom(sql));
-    stream.end(text);
+    stream.end(rows);
     await finished(stream);
   }
 }
