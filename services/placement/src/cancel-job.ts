@@ -5,7 +5,7 @@ import { AppError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
 import { jobEventsInsert } from '@stowage/common/jobs/outbox';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
-import { getJob } from './jobs.ts';
+import { readJob } from '@stowage/common/jobs/read-job';
 import type { Tables } from './tables.ts';
 
 /**
@@ -21,7 +21,7 @@ export async function cancelJob(trx: Transaction<Tables>, id: string): Promise<M
       returning id, kind, state, attempt, traceparent
     ), event as (${jobEventsInsert(sql`cancelled`)})
     select id from cancelled`.execute(trx);
-  const job = await getJob(trx, id);
+  const job = await readJob(trx, id);
   if (rows.length === 0) throw new AppError('state_conflict', `The job has ended already: it is ${job.state}.`);
   return job;
 }

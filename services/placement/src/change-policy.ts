@@ -15,7 +15,7 @@ import type {
   PutPolicyResponseSchema,
 } from '@stowage/proto/stowage/placement/v1/policy';
 import { loadBackends } from './backend-standing.ts';
-import { getJob } from './jobs.ts';
+import { readJob } from '@stowage/common/jobs/read-job';
 import { defaultClass, noPolicy, ownPolicy, policyMessage } from './policies.ts';
 import type { Tables } from './tables.ts';
 
@@ -143,5 +143,5 @@ async function insertBackends(trx: Trx, fileClass: string, backendIds: readonly 
 async function queueReconcile(trx: Trx, params: JsonObject): Promise<MessageInitShape<typeof JobSchema>> {
   const id = await enqueueJob(trx, fullReconcileJob(params));
   if (id === null) throw new Error('a job without a dedupe key was taken for another');
-  return getJob(trx, id);
+  return readJob(trx, id);
 }

@@ -7,7 +7,7 @@ import type { NewJob } from '@stowage/common/jobs/enqueue';
 import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
 import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import { loadBackends } from './backend-standing.ts';
-import { getJob } from './jobs.ts';
+import { readJob } from '@stowage/common/jobs/read-job';
 import type { Tables } from './tables.ts';
 
 type Trx = Transaction<Tables>;
@@ -50,7 +50,7 @@ async function enqueueOrFind(trx: Trx, job: NewJob & { dedupeKey: string }): Pro
   for (let attempt = 0; attempt < tries; attempt += 1) {
     const id = (await enqueueJob(trx, job)) ?? (await pendingJob(trx, job));
     // One that was claimed between the two statements is not pending any more: then there is room for another.
-    if (id !== null) return getJob(trx, id);
+    if (id !== null) return readJob(trx, id);
   }
   throw unavailable('Such jobs come and go too fast just now: try again.', undefined, 1);
 }

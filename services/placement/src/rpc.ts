@@ -20,7 +20,8 @@ import type { Kysely } from 'kysely';
 import { cancelJob } from './cancel-job.ts';
 import { deletePolicy, putPolicy } from './change-policy.ts';
 import { enqueueFullReconcile, enqueueHealthChecks } from './enqueue.ts';
-import { getJob, listJobs, retryJob } from './jobs.ts';
+import { readJob } from '@stowage/common/jobs/read-job';
+import { listJobs, retryJob } from './jobs.ts';
 import type { PlanLimits } from './planner/facts.ts';
 import { findPolicy, listPolicies, ownPolicy, policyMessage } from './policies.ts';
 import { previewPlacement } from './preview.ts';
@@ -60,7 +61,7 @@ function policyEndpoint(parts: PlacementParts): Endpoint {
 function jobEndpoint(db: Kysely<Tables>): Endpoint {
   return endpoint(JobService, {
     listJobs: (request) => listJobs(db, request),
-    getJob: async ({ id }) => ({ job: await getJob(db, id) }),
+    getJob: async ({ id }) => ({ job: await readJob(db, id) }),
     retryJob: ({ id }, context) =>
       inTransaction(db, (trx) =>
         idempotent(trx, context, RetryJobResponseSchema, async () => ({ job: await retryJob(trx, id) })),

@@ -115,7 +115,8 @@ test('an import brings what was planned, tells of it, and spends the token', asy
       { section: 'policies', count: 0n },
     ]),
   );
-  const { rows } = await system.admin.query(`select kind from jobs.jobs where id = $1`, [answer.jobId]);
+  expect(answer.job).toMatchObject({ kind: 'full_reconcile', state: 'pending', params: { reason: 'import' } });
+  const { rows } = await system.admin.query(`select kind from jobs.jobs where id = $1`, [answer.job?.id]);
   expect(rows).toEqual([{ kind: 'full_reconcile' }]);
   expect(events).toEqual(['written', 'kept']);
   const left = await system.admin.query(`select to_regclass($1) as staged`, [stagedTable(number, 'nodes')]);

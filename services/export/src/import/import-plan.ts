@@ -4,6 +4,7 @@ import type { ClientBase } from 'pg';
 import type { Readable } from 'node:stream';
 import { isRetryable, toDatabaseError } from '@stowage/common/database/database-error';
 import { AppError } from '@stowage/common/errors';
+import { readJob } from '@stowage/common/jobs/read-job';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
 import { readEnvelope } from '../document/read-envelope.ts';
@@ -16,6 +17,7 @@ import type { ImportRequest } from './import-request.ts';
 import { importStaged } from './import-staged.ts';
 import { quietRemovals, requireNoRemovals } from './quiet-removals.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
+import { overClient } from './over-client.ts';
 import type { Turns } from './turns.ts';
 
 export interface ImportNeeds {
@@ -94,8 +96,10 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
         const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
         await needs.before.keep(client, wanted.exportId);
         await spendPlan(client, plan);
+        // Told now: once it holds, nothing that is away may make the import look as if it failed.
+        const job = await readJob(overClient(client), jobId);
         const imported = sectionNames.map((section) => ({ section, count: BigInt(plan.counts[section] ?? 0) }));
-        return { imported, jobId, previousExportId: wanted.exportId };
+        return { imported, job, previousExportId: wanted.exportId };
       });
     } catch (error) {
       if (attempt === attempts || !isRetryable(error)) throw error;

@@ -1,8 +1,8 @@
 import type { ImportPlanResponse } from '@stowage/proto/stowage/export/v1/export';
 import type { FastifyRequest } from 'fastify';
-import type { CallContext } from '@stowage/common/rpc/context';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
+import type { Static } from 'typebox';
 import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { documentProblems, documentRequest, documentRoutes } from '../http/document-body.ts';
@@ -25,7 +25,7 @@ const Import = Type.Object(
 );
 
 /** Contract §9: metadata in. */
-export function importRoutes(app: App, dependencies: AppDependencies): void {
+export function importRoutes(app: App, { importPlan }: AppDependencies): void {
   documentRoutes(app, (routes) => {
     routes.route({
       method: 'POST',
@@ -54,10 +54,9 @@ export function importRoutes(app: App, dependencies: AppDependencies): void {
       },
       handler: async (request) => {
         const { confirm_replace: confirmReplace } = request.query;
-        const context = contextOf(request);
         const { body, gzip } = bodyOf(request);
         const wanted = confirmReplace === undefined ? { gzip } : { gzip, confirmReplace };
-        return toImport(dependencies, await dependencies.importPlan(wanted, body, context), context);
+        return toImport(await importPlan(wanted, body, contextOf(request)));
       },
     });
   });
@@ -69,12 +68,7 @@ function bodyOf(request: FastifyRequest): ReturnType<typeof documentRequest> {
   return { body: Readable.from([Buffer.from('{}')]), gzip: false };
 }
 
-async function toImport(
-  { jobs }: AppDependencies,
-  { imported, jobId, previousExportId }: ImportPlanResponse,
-  context: CallContext,
-) {
-  const { job } = await jobs.getJob({ id: jobId }, context);
+function toImport({ imported, job, previousExportId }: ImportPlanResponse): Static<typeof Import> {
   return {
     imported: toCounts(imported),
     job: toJob(present(job)),
