@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { defaultBackend, makeBackend } from '../support/backends.ts';
 import { expectStatus, logIn, sha256, until } from '../support/client.ts';
 import type { Client, Json } from '../support/client.ts';
@@ -17,18 +17,23 @@ import {
   validate,
 } from '../support/metadata.ts';
 import { chooseSeed, Random } from '../support/random.ts';
-import { describeWith, s3Server, webdavServer } from '../support/real-servers.ts';
+import { describeWith, natsServer, s3Server, webdavServer } from '../support/real-servers.ts';
 import { makeS3Backend, makeWebdavBackend } from '../support/remote-backends.ts';
+import { startServer } from '../support/share-servers.ts';
+import type { OwnServer } from '../support/share-servers.ts';
 import { s3Objects } from '../support/stored-objects.ts';
 import { storedBlobs, storedObjects } from '../support/stored-blobs.ts';
 import { startSystem, uniqueName } from '../support/system.ts';
-import type { System } from '../support/system.ts';
+import type { Mode, System } from '../support/system.ts';
 import { inBatches, readFile } from '../support/tree.ts';
 
 const report = new FaultReport('R16 everything back from an export and what is left of the backends');
 afterAll(() => report.print());
 
 const [s3, webdav] = [s3Server(), webdavServer()];
+
+/** Six processes have their messages and connections to lose, which few files show. */
+const filesOfServices = 20;
 
 /** What was put in: where it lies in the tree, and what it must hash to. */
 interface Kept {
@@ -43,12 +48,13 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
   let system: System;
   let admin: Client;
 
-  beforeEach(async () => {
-    process.stderr.write(`drill: STOWAGE_TEST_SEED=${random.seed}\n`);
-    system = await startSystem('standalone', { STOWAGE_LOG_LEVEL: 'fatal', STOWAGE_GC_GRACE: '0ms' });
-    admin = await logIn(system.url);
-  }, 60_000);
+  beforeAll(() => void process.stderr.write(`drill: STOWAGE_TEST_SEED=${random.seed}\n`));
   afterEach(() => system.close());
+
+  async function begin(mode: Mode = 'standalone', environment: Record<string, string> = {}): Promise<void> {
+    system = await startSystem(mode, { STOWAGE_LOG_LEVEL: 'fatal', STOWAGE_GC_GRACE: '0ms', ...environment });
+    admin = await logIn(system.url);
+  }
 
   const secretsOf: Record<string, Json> = {
     s3: { access_key_id: servers.s3.accessKey, secret_access_key: servers.s3.secretKey },
@@ -150,6 +156,24 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
   const tree = (document: Json): Json => Object.fromEntries(sections.map((name) => [name, document[name]]));
 
   test('the database is gone: the export, the backends and their secrets bring all of it back', async () => {
+    await begin();
+    await loseAndRestore(faultSizes.drillFiles);
+  }, 600_000);
+
+  describeWith('NATS', natsServer(), () => {
+    let nats: OwnServer;
+    beforeAll(async () => {
+      nats = await startServer('NATS');
+    }, 60_000);
+    afterAll(() => nats?.close());
+
+    test('so they do for six processes, while NATS still holds the events of the database that is gone', async () => {
+      await begin('services', { STOWAGE_NATS_URL: nats.url });
+      await loseAndRestore(filesOfServices);
+    }, 600_000);
+  });
+
+  async function loseAndRestore(count: number): Promise<void> {
     const began = performance.now();
     const local = await defaultBackend(admin);
     const backends = [await makeS3Backend(admin, servers.s3), await makeWebdavBackend(admin, servers.webdav)];
@@ -157,7 +181,7 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
     await want('default', [local, bucket]);
     await want('image', [bucket, folder]);
     await want('document', [folder, local]);
-    const files = await putFiles(faultSizes.drillFiles, ['default', 'image', 'document']);
+    const files = await putFiles(count, ['default', 'image', 'document']);
     await untilPlaced(files);
     const before = await exported(admin);
     const document = await exportCompressed(admin);
@@ -185,14 +209,15 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
     await expectPoliciesHold(files);
     expect(await integrity(admin)).toMatchObject({ ok: true, problems: [] });
     expect(tree(await exported(admin))).toEqual(tree(before));
-    report.add('database lost', {
+    report.add(`database lost, ${system.mode}`, {
       files: files.length,
       'upload s': Math.round((uploaded - began) / 1000),
       'drill s': Math.round((performance.now() - uploaded) / 1000),
     });
-  }, 600_000);
+  }
 
   test('a backend is gone with the database: what has a second copy is whole, and gets another one', async () => {
+    await begin();
     const local = await defaultBackend(admin);
     const [bucket, folder] = [await makeS3Backend(admin, servers.s3), await makeWebdavBackend(admin, servers.webdav)];
     await want('default', [local, bucket]);
@@ -222,6 +247,7 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
   }, 600_000);
 
   test('all content has moved since the export: it is found where it lies now', async () => {
+    await begin();
     const [old, other] = [await makeBackend(admin), await makeBackend(admin)];
     await want('default', [old]);
     const files = await putFiles(40, ['default']);
@@ -246,6 +272,7 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
   }, 600_000);
 
   test('files that are newer than the export are told of as unknown objects, and stay where they lie', async () => {
+    await begin();
     const local = await defaultBackend(admin);
     const files = await putFiles(20, ['default']);
     const document = await exportCompressed(admin);
@@ -273,6 +300,7 @@ describeWith('S3 and WebDAV', s3 && webdav ? { s3, webdav } : null, (servers) =>
   }, 600_000);
 
   test('the wrong document was imported: the state before is an export, and is imported in its turn', async () => {
+    await begin();
     const files = await putFiles(20, ['default']);
     const wrong = await exportCompressed(admin);
     const later = await putFiles(5, ['default']);
