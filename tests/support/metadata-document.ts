@@ -20,16 +20,16 @@ export function digestOf(document: Json): string {
   return hash.digest('hex');
 }
 
-/** What an import brings back, by section: all but what placement, health and the import itself decide. */
-export function importedDigestsOf(document: Json): Record<string, string> {
-  const blobs = document['blobs'].map((blob: Json) => ({ ...blob, delete_after: null }));
-  const kept: Json = { ...document, blobs };
-  return Object.fromEntries(
-    (['directories', 'files', 'blobs', 'policies'] as const).map((section) => [
-      section,
-      createHash('sha256').update(canonical(kept[section])).digest('hex'),
-    ]),
-  );
+/** What an import brings back, by section and record: all but what placement, health and the import itself decide. */
+export function importedRecordsOf(document: Json): Record<string, string[]> {
+  const imported: Json = {
+    ...document,
+    blobs: document['blobs'].map((blob: Json) => ({ ...blob, delete_after: null })),
+    // Whether a copy is good is found out anew.
+    replicas: document['replicas'].map(({ blob_id, backend_id, key }: Json) => ({ blob_id, backend_id, key })),
+    backends: document['backends'].map(({ version, updated_at, ...backend }: Json) => backend),
+  };
+  return Object.fromEntries(sections.map((section) => [section, imported[section].map(canonical)]));
 }
 
 /** What is wrong with a document: what it refers to and does not hold, its order, its counts, its digest, its tree. */
