@@ -21,7 +21,12 @@ export function violatedConstraint(error: unknown): string | null {
 export function toDatabaseError(error: unknown): unknown {
   if (error instanceof AppError) return error;
   if (error instanceof RetryTransaction) return unavailable('Too many changes at the same place at once.', error, 1);
+  if (isFull(error)) return unavailable('The disk of the database is full.', error);
   return isOutage(error) ? unavailable('The database can not be reached just now.', error) : error;
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '53100';
 }
 
 // 58: the server's own disk fails it.
