@@ -20,9 +20,10 @@ const classes = ['default', 'photo', 'document'];
 const report = new FaultReport('exports beside 50 writers');
 afterAll(() => report.print());
 
-describe.each<Mode>(['standalone'])('while 50 writers work, %s', (mode) => {
+describe.each<Mode>(['standalone', 'services'])('while 50 writers work, %s', (mode) => {
   const random = new Random(chooseSeed());
   const violations: string[] = [];
+  const writingMs = faultSizes.exportWritersMs / 2;
   let system: System;
   let admin: Client;
 
@@ -66,7 +67,7 @@ describe.each<Mode>(['standalone'])('while 50 writers work, %s', (mode) => {
   }
 
   test('every export resolves all its references, has its digest, and is of one moment', async () => {
-    const end = performance.now() + faultSizes.exportWritersMs;
+    const end = performance.now() + writingMs;
     const isOver = (): boolean => performance.now() > end || violations.length > 0;
     const violated = (what: string): void => void violations.push(what);
     const directories = await Promise.all([...'abcdefgh'].map((name) => admin.makeDirectory(name)));
@@ -93,7 +94,7 @@ describe.each<Mode>(['standalone'])('while 50 writers work, %s', (mode) => {
     await writing;
     violations.push(...faultsOf(await readDocument(admin)));
     report.add(mode, {
-      seconds: faultSizes.exportWritersMs / 1_000,
+      seconds: writingMs / 1_000,
       exports: documents.length,
       last: JSON.stringify(documents.at(-1)),
     });

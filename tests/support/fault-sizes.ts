@@ -48,8 +48,8 @@ export const faultSizes = {
   drillFiles: size(500, 20_000),
   /** R11: every other time its volume is lost too. */
   natsKills: size(3, 20),
-  /** For how long writers work beside exports. */
-  exportWritersMs: size(20_000, 300_000),
+  /** For how long writers work beside exports; each of the two shapes has half of it. */
+  exportWritersMs: size(24_000, 300_000),
   /** R15: each of the two shapes has half of them. */
   importKills: size(20, 100),
   /** R26: of the installation whose document is written and read; one file takes 1.2 KB of it. */
