@@ -27,6 +27,18 @@ async function terminate(pid: number): Promise<void> {
   await superuser.end();
 }
 
+test('no plan of a request is compiled, whatever the server would do by itself', async () => {
+  const database = openDatabase({ url: server.url, service: 'catalog', connections: 1, logger: silent });
+  try {
+    for (const db of [queryBuilder<Record<string, never>>(database), readBuilder<Record<string, never>>(database)]) {
+      const { rows } = await sql<{ jit: string }>`select current_setting('jit') as jit`.execute(db);
+      expect(rows).toEqual([{ jit: 'off' }]);
+    }
+  } finally {
+    await database.close();
+  }
+});
+
 test('a connection that breaks between two queries of a transaction fails that transaction, and not the process', async () => {
   const database = openDatabase({ url: server.url, service: 'catalog', connections: 1, logger: silent });
   const db = queryBuilder<Record<string, never>>(database);
