@@ -191,9 +191,9 @@ describe('a job metadata_export whose process is killed', () => {
   async function expectTidy(): Promise<void> {
     const found = await rows();
     expect(found.map(({ state }) => state)).toEqual(Array.from({ length: keep }, () => 'kept'));
-    const objects = (await storedObjects(await defaultBackend(admin), {})).filter((path) =>
-      path.startsWith('exports/'),
-    );
+    // Who was killed has only just come back.
+    const backend = await until(() => defaultBackend(admin).catch(() => null));
+    const objects = (await storedObjects(backend, {})).filter((path) => path.startsWith('exports/'));
     expect(objects).toEqual(found.map(({ key }) => key).sort());
     for (const { id } of found) {
       const document = await until(() => readDocument(admin, id).catch(() => null));
