@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { toDatabaseError } from '@stowage/common/database/database-error';
+import { cancelOnAbort } from '../document/cancel-on-abort.ts';
 import { DocumentDigest } from '../document/canonical.ts';
 import { documentFormat } from '../document/document-schema.ts';
 import { sectionNames } from '../document/records.ts';
@@ -43,8 +44,7 @@ type Told = (facts: DocumentFacts) => void;
 
 async function* document(pool: pg.Pool, told: Told, left: AbortSignal): AsyncGenerator<Buffer> {
   const client = await pool.connect().catch(rethrow);
-  const end = (): void => void client.end();
-  left.addEventListener('abort', end);
+  const stopClosing = cancelOnAbort(client, left);
   let whole = false;
   try {
     await client.query(`begin isolation level repeatable read read only`);
@@ -56,7 +56,7 @@ async function* document(pool: pg.Pool, told: Told, left: AbortSignal): AsyncGen
   } catch (error) {
     rethrow(error);
   } finally {
-    left.removeEventListener('abort', end);
+    await stopClosing();
     client.release(!whole);
   }
 }
