@@ -1,13 +1,14 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { randomBytes } from 'node:crypto';
-import { chown, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
+import { chown, mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rootDirectoryId } from '@stowage/common/ids';
 import { defaultBackend } from '../support/backends.ts';
 import { expectStatus, logIn, until } from '../support/client.ts';
 import type { Answer, Client, Json } from '../support/client.ts';
 import { FaultReport } from '../support/fault-report.ts';
+import { fillBytes } from '../support/fill-disk.ts';
 import { JobTable } from '../support/job-table.ts';
 import { exportCompressed, importPlan } from '../support/metadata.ts';
 import { readDocument } from '../support/metadata-document.ts';
@@ -65,24 +66,6 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
   );
 }
 
-/** Takes all that is left; gives how to give it back. */
-async function fill(folder: string): Promise<() => Promise<void>> {
-  const path = join(folder, 'filler');
-  const handle = await open(path, 'w');
-  for (const size of [1024 * 1024, 4 * 1024]) {
-    const piece = Buffer.alloc(size, 1);
-    while (await handle.write(piece).then(({ bytesWritten }) => bytesWritten === size, isFull));
-  }
-  await handle.close();
-  return () => rm(path);
-}
-
-/** False for the error that was waited for; told by its shape, as errors of the file system are of another realm. */
-function isFull(error: unknown): false {
-  if (typeof error === 'object' && error !== null && 'code' in error && error.code === 'ENOSPC') return false;
-  throw error;
-}
-
 maybe('R05 a database without room for what export writes', () => {
   const space = `tiny_${randomBytes(6).toString('hex')}`;
 
@@ -131,7 +114,7 @@ maybe('R05 a database without room for what export writes', () => {
 
   test('tells so, keeps nothing, and goes on when there is room', async () => {
     const document = await exportCompressed(admin);
-    let giveBack = await fill(disk.path);
+    let giveBack = await fillBytes(disk.path);
     for (const route of ['validate', 'restore-plan']) {
       expect(expectProblem(await send(route, document), 503, 'unavailable')['detail']).toMatch(full);
       await until(async () => (await left())['tables'] === 0);
@@ -139,7 +122,7 @@ maybe('R05 a database without room for what export writes', () => {
     await giveBack();
 
     const plan = expectStatus(await send('restore-plan', document), 200).json;
-    giveBack = await fill(disk.path);
+    giveBack = await fillBytes(disk.path);
     expect(expectProblem(await importPlan(admin, plan), 503, 'unavailable')['detail']).toMatch(full);
     expect(await left()).toMatchObject({ exports: 0, pieces: 0 });
     await giveBack();
@@ -178,13 +161,13 @@ maybe('R05 a scheduled export that there is no room for', () => {
   }
 
   test('says where there is none, leaves nothing there, and is kept once when there is', async () => {
-    let giveBack = await fill(disk.path);
+    let giveBack = await fillBytes(disk.path);
     const id = await jobs.insert('metadata_export', {});
     expect(await tried(id, 1)).toBe('insufficient_storage');
     expect(await exportsOnDisk()).toEqual([]);
     await giveBack();
 
-    giveBack = await fill(temporary.path);
+    giveBack = await fillBytes(temporary.path);
     expect(await tried(id, 2)).toBe('insufficient_storage');
     expect(await exportsOnDisk()).toEqual([]);
     await giveBack();

@@ -1,12 +1,11 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { mkdir, open, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expectStatus, logIn, sha256, until } from '../support/client.ts';
 import type { Answer, Client, Json } from '../support/client.ts';
 import { childrenOf } from '../support/crash-check.ts';
 import { FaultReport, timesOf } from '../support/fault-report.ts';
 import { faultSizes } from '../support/fault-sizes.ts';
+import { fillBytes, fillInodes } from '../support/fill-disk.ts';
 import { mountTmpfs, noTmpfs } from '../support/mounts.ts';
 import type { Mount } from '../support/mounts.ts';
 import { expectProblem } from '../support/problems.ts';
@@ -131,30 +130,3 @@ maybe.each(plan)('R05 a disk without $what for a while, $mode', ({ mode, what, o
     return Promise.all(['gateway', 'upload', 'backend-registry', 'catalog'].map((service) => system.pidOf(service)));
   }
 });
-
-async function fillBytes(disk: string): Promise<() => Promise<void>> {
-  const path = join(disk, 'filler');
-  const handle = await open(path, 'w');
-  try {
-    for (const size of [1024 * kibibyte, 4 * kibibyte]) {
-      const piece = Buffer.alloc(size, 1);
-      while (await handle.write(piece).then(({ bytesWritten }) => bytesWritten === size, isFull));
-    }
-  } finally {
-    await handle.close();
-  }
-  return () => rm(path);
-}
-
-async function fillInodes(disk: string): Promise<() => Promise<void>> {
-  const path = join(disk, 'fillers');
-  await mkdir(path);
-  for (let made = 0; await writeFile(join(path, String(made)), '').then(() => true, isFull); made += 1);
-  return () => rm(path, { recursive: true });
-}
-
-/** False for the error that was waited for; told by its shape, as errors of the file system are of another realm. */
-function isFull(error: unknown): false {
-  if (typeof error === 'object' && error !== null && 'code' in error && error.code === 'ENOSPC') return false;
-  throw error;
-}

@@ -84,8 +84,17 @@ describe('a job metadata_export whose process is killed', () => {
       return rows[0]?.id ?? null;
     });
 
-  /** How a job is brought to a moment, where it stands still. */
-  const moments: [string, readonly string[], (start: () => Promise<string>) => Promise<string>][] = [
+  /** Brings the job that it starts to a moment, where it stands still; gives its id. */
+  type Reach = (start: () => Promise<string>) => Promise<string>;
+
+  const whileGiven: Reach = async (start) => {
+    stop(await system.pidOf('backend-registry'));
+    const id = await start();
+    await written();
+    return id;
+  };
+
+  const moments: [string, readonly string[], Reach][] = [
     [
       'while it reads the metadata',
       ['export'],
@@ -96,25 +105,11 @@ describe('a job metadata_export whose process is killed', () => {
         return id;
       },
     ],
-    [
-      'while a backend is given the bytes',
-      ['export'],
-      async (start) => {
-        stop(await system.pidOf('backend-registry'));
-        const id = await start();
-        await written();
-        return id;
-      },
-    ],
+    ['while a backend is given the bytes', ['export'], whileGiven],
     [
       'while a backend is given the bytes, with the process that writes them there',
       ['export', 'backend-registry'],
-      async (start) => {
-        stop(await system.pidOf('backend-registry'));
-        const id = await start();
-        await written();
-        return id;
-      },
+      whileGiven,
     ],
     [
       'when all bytes are there, before it notes that',
