@@ -1,18 +1,17 @@
 import { sql } from 'kysely';
 import type { Transaction } from 'kysely';
-import type { MessageInitShape } from '@bufbuild/protobuf';
 import { AppError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
 import { jobEventsInsert } from '@stowage/common/jobs/outbox';
-import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import { readJob } from '@stowage/common/jobs/read-job';
+import type { JobMessage } from '@stowage/common/jobs/read-job';
 import type { Tables } from './tables.ts';
 
 /**
  * Cancels a job that has not ended. The worker of one that runs loses its lease, and stops when it renews it next; what
  * it does until then is what a job may do twice. Throws `not_found`, `state_conflict`.
  */
-export async function cancelJob(trx: Transaction<Tables>, id: string): Promise<MessageInitShape<typeof JobSchema>> {
+export async function cancelJob(trx: Transaction<Tables>, id: string): Promise<JobMessage> {
   const { rows } = await sql`
     with cancelled as (
       update jobs.jobs set state = 'cancelled', finished_at = now(), lease_until = null, lease_holder = null,

@@ -4,10 +4,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { violatedConstraint } from '@stowage/common/database/database-error';
 import { AppError, validationError } from '@stowage/common/errors';
 import type { FieldError } from '@stowage/common/errors';
-import { enqueueJob } from '@stowage/common/jobs/enqueue';
-import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
-import type { JsonObject } from '@stowage/common/jobs/job';
-import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
+import { queueFullReconcile } from '@stowage/common/jobs/full-reconcile';
 import type {
   DeletePolicyRequest,
   DeletePolicyResponseSchema,
@@ -15,7 +12,6 @@ import type {
   PutPolicyResponseSchema,
 } from '@stowage/proto/stowage/placement/v1/policy';
 import { loadBackends } from './backend-standing.ts';
-import { readJob } from '@stowage/common/jobs/read-job';
 import { defaultClass, noPolicy, ownPolicy, policyMessage } from './policies.ts';
 import type { Tables } from './tables.ts';
 
@@ -48,7 +44,7 @@ export async function putPolicy(
   await sql`delete from placement.policy_backends where file_class = ${fileClass}`.execute(trx);
   await insertBackends(trx, fileClass, backendIds);
   const policy = await ownPolicy(trx, fileClass);
-  const job = await queueReconcile(trx, {
+  const job = await queueFullReconcile(trx, {
     reason: 'policy_saved',
     file_class: fileClass,
     policy_version: Number(policy.version),
@@ -65,7 +61,7 @@ export async function deletePolicy(
   if ((await lockPolicy(trx, fileClass, undefined)) === null) throw noPolicy();
   await lockPolicy(trx, fileClass, ifMatch);
   await sql`delete from placement.policies where file_class = ${fileClass}`.execute(trx);
-  return { job: await queueReconcile(trx, { reason: 'policy_removed', file_class: fileClass }) };
+  return { job: await queueFullReconcile(trx, { reason: 'policy_removed', file_class: fileClass }) };
 }
 
 export interface Copies {
@@ -137,11 +133,4 @@ async function insertBackends(trx: Trx, fileClass: string, backendIds: readonly 
     if (violatedConstraint(error) !== 'policy_backends_backend_id_fkey') throw error;
     throw validationError([{ pointer: '/backends', detail: 'names a backend that was deleted just now' }]);
   }
-}
-
-/** Queues one full reconcile that is never taken for another. */
-async function queueReconcile(trx: Trx, params: JsonObject): Promise<MessageInitShape<typeof JobSchema>> {
-  const id = await enqueueJob(trx, fullReconcileJob(params));
-  if (id === null) throw new Error('a job without a dedupe key was taken for another');
-  return readJob(trx, id);
 }

@@ -1,17 +1,15 @@
 import { sql } from 'kysely';
 import type { Transaction } from 'kysely';
-import type { MessageInitShape } from '@bufbuild/protobuf';
 import { unavailable } from '@stowage/common/errors';
 import { enqueueJob } from '@stowage/common/jobs/enqueue';
 import type { NewJob } from '@stowage/common/jobs/enqueue';
 import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
-import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
-import { loadBackends } from './backend-standing.ts';
 import { readJob } from '@stowage/common/jobs/read-job';
+import type { JobMessage } from '@stowage/common/jobs/read-job';
+import { loadBackends } from './backend-standing.ts';
 import type { Tables } from './tables.ts';
 
 type Trx = Transaction<Tables>;
-type JobMessage = MessageInitShape<typeof JobSchema>;
 
 const tries = 3;
 

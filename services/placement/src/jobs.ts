@@ -1,18 +1,14 @@
 import { sql } from 'kysely';
 import type { Kysely, Transaction } from 'kysely';
-import type { MessageInitShape } from '@bufbuild/protobuf';
 import { decodeCursor, encodeCursor } from '@stowage/common/cursor';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, validationError } from '@stowage/common/errors';
 import { isId } from '@stowage/common/ids';
 import { dueNow, wakeWorkers } from '@stowage/common/jobs/enqueue';
 import { jobColumns, jobMessage, noSuchJob } from '@stowage/common/jobs/read-job';
-import type { JobRow } from '@stowage/common/jobs/read-job';
+import type { JobMessage, JobRow } from '@stowage/common/jobs/read-job';
 import { jobEventsInsert } from '@stowage/common/jobs/outbox';
-import type { JobSchema } from '@stowage/proto/stowage/placement/v1/job';
 import type { Tables } from './tables.ts';
-
-type JobMessage = MessageInitShape<typeof JobSchema>;
 
 /** One page of the jobs, newest first; empty filters let all pass. */
 export async function listJobs(

@@ -2,6 +2,7 @@ import { inTransaction, query } from '@stowage/common/database/transaction';
 import { answeredBefore, idempotent } from '@stowage/common/jobs/idempotency';
 import { endpoint } from '@stowage/common/rpc/contract';
 import type { Client, Endpoint } from '@stowage/common/rpc/contract';
+import { readJob } from '@stowage/common/jobs/read-job';
 import type { ReplicaService } from '@stowage/proto/stowage/catalog/v1/replica';
 import {
   CancelJobResponseSchema,
@@ -20,7 +21,6 @@ import type { Kysely } from 'kysely';
 import { cancelJob } from './cancel-job.ts';
 import { deletePolicy, putPolicy } from './change-policy.ts';
 import { enqueueFullReconcile, enqueueHealthChecks } from './enqueue.ts';
-import { readJob } from '@stowage/common/jobs/read-job';
 import { listJobs, retryJob } from './jobs.ts';
 import type { PlanLimits } from './planner/facts.ts';
 import { findPolicy, listPolicies, ownPolicy, policyMessage } from './policies.ts';

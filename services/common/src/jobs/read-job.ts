@@ -8,7 +8,8 @@ import { AppError } from '../errors.ts';
 import { isId } from '../ids.ts';
 import type { JsonObject } from './job.ts';
 
-type JobMessage = MessageInitShape<typeof JobSchema>;
+/** A job as one service tells another of it. */
+export type JobMessage = MessageInitShape<typeof JobSchema>;
 
 /** A job as people may see it. */
 export interface JobRow {

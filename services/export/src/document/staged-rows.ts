@@ -30,7 +30,7 @@ export class StagedRows {
     this.#number = number;
   }
 
-  /** Takes a record; a promise where the caller is to wait before the next. */
+  /** Takes a record. */
   add<S extends SectionName>(section: S, position: number, record: RecordOf<S>): void {
     if (this.#section !== section) throw new Error('records of a section that was not begun');
     const row = `${position}\t${copyTargets[section].row(record)}\n`;

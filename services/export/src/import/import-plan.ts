@@ -4,7 +4,6 @@ import type { ClientBase } from 'pg';
 import type { Readable } from 'node:stream';
 import { isRetryable, toDatabaseError } from '@stowage/common/database/database-error';
 import { AppError } from '@stowage/common/errors';
-import { readJob } from '@stowage/common/jobs/read-job';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type { ImportPlanRequest, ImportPlanResponseSchema } from '@stowage/proto/stowage/export/v1/export';
 import { readEnvelope } from '../document/read-envelope.ts';
@@ -17,7 +16,6 @@ import type { ImportRequest } from './import-request.ts';
 import { importStaged } from './import-staged.ts';
 import { quietRemovals, requireNoRemovals } from './quiet-removals.ts';
 import { aloneWith, lockMetadata } from './lock-metadata.ts';
-import { overClient } from './over-client.ts';
 import type { Turns } from './turns.ts';
 
 export interface ImportNeeds {
@@ -93,11 +91,10 @@ async function replaceAll(needs: ImportNeeds, client: pg.PoolClient, wanted: Wan
         await lockMetadata(client);
         if ((await stateDigest(client)) !== plan.stateDigest) throw changedMeanwhile();
         await requireNoRemovals(client);
-        const jobId = await importStaged(client, { number: plan.stagedNumber, ...plan });
+        // Told now: once it holds, nothing that is away may make the import look as if it failed.
+        const job = await importStaged(client, { number: plan.stagedNumber, ...plan });
         await needs.before.keep(client, wanted.exportId);
         await spendPlan(client, plan);
-        // Told now: once it holds, nothing that is away may make the import look as if it failed.
-        const job = await readJob(overClient(client), jobId);
         const imported = sectionNames.map((section) => ({ section, count: BigInt(plan.counts[section] ?? 0) }));
         return { imported, job, previousExportId: wanted.exportId };
       });

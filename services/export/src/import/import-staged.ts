@@ -1,7 +1,7 @@
 import type { ClientBase } from 'pg';
 import { rootDirectoryId } from '@stowage/common/ids';
-import { enqueueJob } from '@stowage/common/jobs/enqueue';
-import { fullReconcileJob } from '@stowage/common/jobs/full-reconcile';
+import { queueFullReconcile } from '@stowage/common/jobs/full-reconcile';
+import type { JobMessage } from '@stowage/common/jobs/read-job';
 import { holdRemovals } from '@stowage/common/jobs/removal-hold';
 import { cancelJobs } from './cancel-jobs.ts';
 import { dropChanges, findChanges } from './changes.ts';
@@ -25,10 +25,10 @@ export interface StagedImport {
 }
 
 /**
- * Replaces all metadata by a staged document, in the caller's transaction and under its locks. What must follow is a part of it: nothing is removed from backends for 7 days, and a full reconcile is queued, whose id
- * it gives. Users, sessions and idempotency keys stay.
+ * Replaces all metadata by a staged document, in the caller's transaction and under its locks. What must follow is a
+ * part of it: nothing is removed from backends for 7 days, and a full reconcile is queued, which it gives. Users, sessions and idempotency keys stay.
  */
-export async function importStaged(client: ClientBase, staged: StagedImport): Promise<string> {
+export async function importStaged(client: ClientBase, staged: StagedImport): Promise<JobMessage> {
   const { number, instanceId, knownBackends } = staged;
   if (instanceId !== null) await takeIdentity(client, instanceId);
   await findChanges(client, number, knownBackends);
@@ -47,8 +47,7 @@ export async function importStaged(client: ClientBase, staged: StagedImport): Pr
   const db = overClient(client);
   await cancelJobs(db);
   await holdRemovals(db, holdMs);
-  const job = await enqueueJob(db, fullReconcileJob({ reason: 'import' }));
-  if (job === null) throw new Error('the full reconcile of an import was taken for another one');
+  const job = await queueFullReconcile(db, { reason: 'import' });
   await dropChanges(client, number);
   return job;
 }

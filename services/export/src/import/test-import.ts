@@ -87,14 +87,14 @@ export async function stageLive({ bulk }: Database): Promise<number> {
 export async function importInto(
   { bulk }: Database,
   staged: { number: number; knownBackends: readonly string[]; instanceId?: string },
-): Promise<string> {
+): Promise<string | undefined> {
   const client = await bulk.connect();
   try {
     await client.query('begin');
     await lockMetadata(client);
     const job = await importStaged(client, { instanceId: null, ...staged });
     await client.query('commit');
-    return job;
+    return job.id;
   } catch (error) {
     await client.query('rollback');
     throw error;
