@@ -4,6 +4,7 @@ import { blobKey } from '@stowage/common/blob-key';
 import { openDatabase, queryBuilder, readBuilder } from '@stowage/common/database/database';
 import type { Database } from '@stowage/common/database/database';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
+import { enqueueJob } from '@stowage/common/jobs/enqueue';
 import { claimJobs, settleJob } from '@stowage/common/jobs/queue';
 import type { JobHandler, JsonObject } from '@stowage/common/jobs/job';
 import { LocalConnections } from '@stowage/common/rpc/connections';
@@ -158,9 +159,8 @@ export class CollectionWorld {
 
   /** One full reconcile, with an admin's word: the share of what goes is no shield here. */
   async reconcile(): Promise<JsonObject> {
-    const id = newId();
-    const params = JSON.stringify({ remove_unknown: true });
-    await this.admin.query("insert into jobs.jobs (id, kind, params) values ($1, 'full_reconcile', $2)", [id, params]);
+    const db = this.#db();
+    await enqueueJob(db, { kind: 'full_reconcile', params: { remove_unknown: true } });
     const client = this.#connections;
     const services = {
       content: client.client(ContentService),
@@ -170,7 +170,6 @@ export class CollectionWorld {
     };
     const sides = { stored: client.client(StoredService), comparison: client.client(ComparisonService) };
     const limits = { outageGraceMs: 3_600_000, freshMs: 3_600_000 };
-    const db = this.#db();
     const handler = fullReconcile({ db, services, limits, atOnce: 4, compare: { sides, graceMs: 0 } });
     const [result = {}] = await this.#work('full_reconcile', handler);
     return result;

@@ -33,12 +33,11 @@ export class JobTable {
   async insert(kind: string, params: Record<string, unknown>, maxAttempts = 5): Promise<string> {
     // Ids are of version 7 everywhere.
     const id = randomUUID().replace(/^(.{14})4/, '$17');
-    await this.#client.query('insert into jobs.jobs (id, kind, params, max_attempts) values ($1, $2, $3, $4)', [
-      id,
-      kind,
-      JSON.stringify(params),
-      maxAttempts,
-    ]);
+    await this.#client.query(
+      `insert into jobs.jobs (id, kind, params, max_attempts, run_after)
+       values ($1, $2, $3, $4, date_trunc('milliseconds', now()))`,
+      [id, kind, JSON.stringify(params), maxAttempts],
+    );
     await this.wake();
     return id;
   }

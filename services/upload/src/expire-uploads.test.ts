@@ -32,7 +32,10 @@ async function pass(id: string): Promise<void> {
 /** Runs the job as the service's own worker does. */
 async function expireAll(): Promise<JsonObject> {
   const id = newId();
-  await system.sql(`insert into jobs.jobs (id, kind) values ($1, 'expire_uploads')`, [id]);
+  await system.sql(
+    `insert into jobs.jobs (id, kind, run_after) values ($1, 'expire_uploads', now() - interval '1 second')`,
+    [id],
+  );
   await system.sql(`select pg_notify('stowage_jobs', '')`);
   return until(async () => {
     const [job] = await system.sql<{ state: string; result: JsonObject; error_detail: string }>(
