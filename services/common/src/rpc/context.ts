@@ -69,8 +69,13 @@ function encode(value: object): string {
 
 function decode(value: string | undefined): Record<string, unknown> | null {
   if (value === undefined) return null;
-  const parsed: unknown = JSON.parse(Buffer.from(value, 'base64url').toString());
-  return typeof parsed === 'object' && parsed !== null ? { ...parsed } : null;
+  try {
+    const parsed: unknown = JSON.parse(Buffer.from(value, 'base64url').toString());
+    return typeof parsed === 'object' && parsed !== null ? { ...parsed } : null;
+  } catch {
+    // What can't be read states nobody.
+    return null;
+  }
 }
 
 function decodeActor(value: string | undefined): Actor | null {

@@ -38,7 +38,6 @@ export class GrpcServer {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.max_connection_age_ms': 300_000,
-    'grpc.max_connection_age_grace_ms': 30_000,
   });
   readonly #logger: Logger;
 
