@@ -39,6 +39,6 @@ function isOutage(error: unknown): boolean {
     return error.code === '55P03' || outageClasses.some((prefix) => error.code?.startsWith(prefix));
   }
   if (!(error instanceof Error)) return false;
-  if ('code' in error && typeof error.code === 'string' && /^E[A-Z_]+$/.test(error.code)) return true;
+  if ('code' in error && typeof error.code === 'string' && /^E(AI_)?[A-Z]+$/.test(error.code)) return true;
   return outageMessages.test(error.message);
 }
