@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { fromBase64Json, toBase64Json } from '../base64-json.ts';
 import { newId } from '../ids.ts';
 
 /** Roles, weakest first: each may do what those before it may. */
@@ -48,8 +49,8 @@ const prefix = 'stowage-';
 /** The context as headers of gRPC metadata or of a byte-port request; the deadline travels by itself. */
 export function contextToHeaders(context: CallContext): Record<string, string> {
   const headers: Record<string, string> = { [`${prefix}request-id`]: context.requestId };
-  if (context.actor) headers[`${prefix}actor`] = encode(context.actor);
-  if (context.idempotency) headers[`${prefix}idempotency`] = encode(context.idempotency);
+  if (context.actor) headers[`${prefix}actor`] = toBase64Json(context.actor);
+  if (context.idempotency) headers[`${prefix}idempotency`] = toBase64Json(context.idempotency);
   return headers;
 }
 
@@ -63,19 +64,10 @@ export function contextFromHeaders(header: (name: string) => string | undefined,
   };
 }
 
-function encode(value: object): string {
-  return Buffer.from(JSON.stringify(value)).toString('base64url');
-}
-
+/** What can't be read states nobody. */
 function decode(value: string | undefined): Record<string, unknown> | null {
-  if (value === undefined) return null;
-  try {
-    const parsed: unknown = JSON.parse(Buffer.from(value, 'base64url').toString());
-    return typeof parsed === 'object' && parsed !== null ? { ...parsed } : null;
-  } catch {
-    // What can't be read states nobody.
-    return null;
-  }
+  const parsed = value === undefined ? null : fromBase64Json(value);
+  return typeof parsed === 'object' && parsed !== null ? { ...parsed } : null;
 }
 
 function decodeActor(value: string | undefined): Actor | null {
