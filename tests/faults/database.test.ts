@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startEmbeddedPostgres } from '@stowage/launcher/embedded-postgres';
 import type { EmbeddedPostgres } from '@stowage/launcher/embedded-postgres';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from '../support/free-ports.ts';
 import { chmod, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

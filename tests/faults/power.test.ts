@@ -17,7 +17,7 @@ import type { PlainStart } from '../support/plain-start.ts';
 import { findPostgres, processesOf } from '../support/postgres-process.ts';
 import { childrenOf, isGone, killThem } from '../support/processes.ts';
 import { chooseSeed, Random } from '../support/random.ts';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from '../support/free-ports.ts';
 import { adminPassword } from '../support/system.ts';
 import type { Mode } from '../support/system.ts';
 

@@ -10,7 +10,7 @@ import { JobTable } from '../support/job-table.ts';
 import { describeWith, natsServer } from '../support/real-servers.ts';
 import { startServer } from '../support/share-servers.ts';
 import type { OwnServer } from '../support/share-servers.ts';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from '../support/free-ports.ts';
 import { startSystem, uniqueName } from '../support/system.ts';
 import type { Mode, System } from '../support/system.ts';
 import { inBatches } from '../support/tree.ts';

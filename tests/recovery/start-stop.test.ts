@@ -11,7 +11,7 @@ import { Client, expectStatus, logIn, sha256, until } from '../support/client.ts
 import { postmasterOf, startPlainly } from '../support/plain-start.ts';
 import type { PlainStart } from '../support/plain-start.ts';
 import { RawConnection } from '../support/raw-http.ts';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from '../support/free-ports.ts';
 import type { Mode } from '../support/system.ts';
 import { append, contentOf, finalize, makeUpload, offsetOf, openAppend } from '../support/uploads.ts';
 

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { freePorts } from '@stowage/launcher/free-ports';
+import { freePorts } from './free-ports.ts';
 import { until } from './client.ts';
 import type { System } from './system.ts';
 

@@ -7,7 +7,7 @@ import { delimiter, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { serverKinds } from './server-kinds.ts';
 import type { ServerKind } from './server-kinds.ts';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from './free-ports.ts';
 
 export type KindName = keyof typeof serverKinds;
 

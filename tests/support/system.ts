@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '@stowage/launcher/free-ports';
+import { freePort } from './free-ports.ts';
 import { launchEnvironment } from './launch-environment.ts';
 import { startTestDatabase } from './test-database.ts';
 
