@@ -8,7 +8,7 @@ import sharp from 'sharp';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
-import { startSystem } from '@stowage/tests/support/system';
+import { startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 import { inBatches } from '@stowage/tests/support/tree';
 import { contentOf } from '@stowage/tests/support/uploads';
@@ -106,7 +106,7 @@ describe('clients that go away in the middle of a download', () => {
   test('while a preview is made leave the previewer free', async () => {
     const noise = { type: 'gaussian', mean: 128, sigma: 60 } as const;
     const picture = sharp({ create: { width: 4_000, height: 3_000, channels: 3, background: '#808080', noise } });
-    const large = await client.putFile('large.jpg', await picture.jpeg().toBuffer());
+    const large = await client.putFile(`${uniqueName()}.jpg`, await picture.jpeg().toBuffer());
     const before = await openFiles();
     const { hostname, port } = new URL(system.url);
     await inBatches(

@@ -22,6 +22,8 @@ export class BlobStream extends Readable {
     this.#position = range.start;
     this.#end = range.end;
     this.#signal = signal;
+    // A caller may have left before anybody listens: that must not bring the process down.
+    this.on('error', () => undefined);
     if (signal.aborted) this.#onAbort();
     signal.addEventListener('abort', this.#onAbort, { once: true });
   }

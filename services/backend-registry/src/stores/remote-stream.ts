@@ -31,6 +31,8 @@ export class RemoteStream extends Readable {
     this.#content = content;
     this.#signal = signal;
     this.#left = content.length;
+    // A caller may have left before anybody listens: that must not bring the process down.
+    this.on('error', () => undefined);
     const { body } = content;
     body.on('data', this.#onData).on('end', this.#onEnd).pause();
     body.on('error', (error) => this.#break('The connection to the backend broke off.', error));

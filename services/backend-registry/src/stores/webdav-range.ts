@@ -80,6 +80,8 @@ class RangeStream extends Readable {
     this.#skip = skip;
     this.#left = length;
     this.#signal = signal;
+    // A caller may have left before anybody listens: that must not bring the process down.
+    this.on('error', () => undefined);
     signal.addEventListener('abort', this.#onAbort, { once: true });
     if (signal.aborted) this.#onAbort();
     response.on('error', this.#onBroken).on('end', this.#onBroken).on('close', this.#onBroken);

@@ -87,6 +87,11 @@ export class ByteServer {
       return;
     }
     const bytes = await endpoint.run(message, context);
+    if (response.destroyed) {
+      // Nobody listens to it any more: what breaks it now must not bring the process down.
+      bytes.on('error', () => undefined).destroy();
+      return;
+    }
     response.writeHead(200, { 'content-type': 'application/octet-stream' });
     await pipeline(bytes, response);
   }
