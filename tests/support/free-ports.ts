@@ -1,19 +1,26 @@
 import * as launcher from '@stowage/launcher/free-ports';
+import type { PortRange } from '@stowage/launcher/free-ports';
 
 /** Apart from what launchers choose: one of those would take the port of a system that a test has stopped and starts again. */
-const all = { from: 20_000, below: 32_768 };
-const shares = 16;
-const size = Math.floor((all.below - all.from) / shares);
-/** Runs side by side seldom draw from the same share. */
-const from = all.from + (process.pid % shares) * size;
-const own = { from, below: from + size };
+const all: PortRange = { from: 20_000, below: 32_700 };
+/** More than one call ever asks for. */
+const windowSize = 100;
+const windows = Math.floor((all.below - all.from) / windowSize);
+/** Another one for each call, so that calls side by side never give the same; runs side by side begin at different ones. */
+let next = (process.pid * 17) % windows;
 
 /** `count` ports of loopback that nothing listens on now, no two the same. */
 export async function freePorts(count: number): Promise<number[]> {
-  return launcher.freePorts(count, own);
+  return launcher.freePorts(count, nextWindow());
 }
 
 /** One such port. */
 export async function freePort(): Promise<number> {
-  return launcher.freePort(own);
+  return launcher.freePort(nextWindow());
+}
+
+function nextWindow(): PortRange {
+  const from = all.from + next * windowSize;
+  next = (next + 1) % windows;
+  return { from, below: from + windowSize };
 }
