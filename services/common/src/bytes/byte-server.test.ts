@@ -15,11 +15,7 @@ let client: ByteClient;
 let open: (context: CallContext) => Promise<Readable>;
 
 beforeEach(async () => {
-  server = new ByteServer(
-    [downloadEndpoint(readBlob, (_request, context) => open(context))],
-    logger,
-    new AbortController().signal,
-  );
+  server = new ByteServer([downloadEndpoint(readBlob, (_request, context) => open(context))], logger);
   client = new ByteClient(`http://127.0.0.1:${await server.listen('127.0.0.1', 0)}`);
 });
 afterEach(async () => {
