@@ -134,7 +134,7 @@ function compared(make: () => Promise<Json>, open: (backend: Json) => StoredObje
   test('many at once wait for the word of an admin', async () => {
     const orphans = [newId(), newId(), newId()].map(idKey);
     for (const key of orphans) await objects.put(key, Buffer.from('x'));
-    await until(async () => (await reconcile(backend))['kept'] === 'too_many', 60_000);
+    await until(async () => (await reconcile(backend))['kept'] === 'too_many', 120_000);
     for (const key of orphans) expect(await objects.get(key)).not.toBeNull();
     expect(await reconcile(backend, { remove_unknown: true })).toMatchObject({ removed: 3, kept: null });
     await until(async () => (await Promise.all(orphans.map((key) => objects.get(key)))).every((got) => got === null));

@@ -295,7 +295,7 @@ describe('an attempt', () => {
     await until(async () => (await rowOf(id)).state === 'running');
     await worker.stop();
     expect(await rowOf(id)).toMatchObject({ state: 'pending', attempt: 0, lease_until: null });
-    expect(await eventsOf(id)).toEqual(['pending 0', 'running 1', 'pending 0']);
+    expect((await eventsOf(id)).join()).toMatch(/^pending 0(,running 1,pending 0){1,2}$/);
     work(async () => ({}));
     await until(async () => (await rowOf(id)).state === 'succeeded');
   });
