@@ -186,19 +186,6 @@ describe('claiming', () => {
     });
     expect(await eventsOf(id)).toEqual(['pending 0', 'running 1', 'running 2', 'failed 2']);
   });
-
-  test('finds the few that are due among many that are not, by index', async () => {
-    await sql`
-      insert into jobs.jobs (id, kind, run_after) select gen_random_uuid(), ${kind}, now() + interval '1 day'
-      from generate_series(1, 20000)`.execute(db);
-    await sql`
-      insert into jobs.jobs (id, kind, run_after) select gen_random_uuid(), ${kind}, now() - interval '1 second' * n
-      from generate_series(1, 20000) n`.execute(db);
-    const startedAt = performance.now();
-    for (let round = 0; round < 20; round += 1)
-      expect(await claimJobs(db, [kind, 'verify_blob', 'prune_history'], 4, lease)).toHaveLength(4);
-    expect((performance.now() - startedAt) / 20).toBeLessThan(50);
-  });
 });
 
 describe('a worker that wakes up late', () => {
