@@ -9,7 +9,7 @@ import type { Answer, CallOptions, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { EchoServer, echoes } from '@stowage/tests/support/echo-server';
 import { OtlpReceiver } from '@stowage/tests/support/otlp-receiver';
-import { freePort } from '../support/free-ports.ts';
+import { freePort } from '@stowage/tests/support/free-ports';
 import { startSystem, uniqueName } from '@stowage/tests/support/system';
 import type { System } from '@stowage/tests/support/system';
 
