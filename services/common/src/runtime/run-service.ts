@@ -57,9 +57,13 @@ export async function runService<S extends Settings>(
     wake.start();
     lifecycle.onStop('wake-up connection', () => wake.close());
     const built = service.create(own, { common: settings, logger, database, connections, lifecycle, wake });
+    let started = false;
+    // After the ports: what they took is answered first.
+    lifecycle.onStop(service.name, async () => (started ? built.stop() : undefined));
     await serve(built, settings, lifecycle, logger);
     await built.start();
-    lifecycle.onStop(service.name, () => built.stop());
+    started = true;
+    lifecycle.onDrain(service.name, async () => built.drain?.());
     logger.info('Started.');
   });
 }
@@ -67,11 +71,14 @@ export async function runService<S extends Settings>(
 async function serve(service: Service, settings: ProcessValues, lifecycle: Lifecycle, logger: Logger): Promise<void> {
   const rpc = new GrpcServer([...service.endpoints, systemEndpoint(lifecycle, service)], logger);
   await rpc.listen(settings.listenHost, settings.rpcPort);
-  lifecycle.onStop('gRPC port', () => rpc.close(settings.drainMs));
+  const ports: Pick<GrpcServer, 'close'>[] = [rpc];
+  lifecycle.onStop('inner ports', async () => {
+    await Promise.all(ports.map((port) => port.close(settings.drainMs)));
+  });
   if (service.byteEndpoints.length === 0) return;
-  const bytes = new ByteServer(service.byteEndpoints, logger);
+  const bytes = new ByteServer(service.byteEndpoints, logger, () => lifecycle.state === 'draining');
   await bytes.listen(settings.listenHost, settings.bytesPort);
-  lifecycle.onStop('byte port', () => bytes.close(settings.drainMs));
+  ports.push(bytes);
 }
 
 function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Address>> {

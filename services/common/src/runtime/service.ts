@@ -36,6 +36,8 @@ export interface Service {
   dependencies?(): Promise<DependencyState[]>;
   /** Takes up work of its own: listeners, workers, first-run set-up. */
   start(): Promise<void>;
-  /** Finishes what is under way and gives it all back. */
+  /** Ends that work, as jobs, and gives its leases back; requests still come. */
+  drain?(): Promise<void>;
+  /** Ends the rest, once no requests come any more. */
   stop(): Promise<void>;
 }
