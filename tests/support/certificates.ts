@@ -91,9 +91,7 @@ function pem(key: KeyObject): string {
 }
 
 function nameOf(commonName: string): Buffer {
-  return sequence(
-    der(0x31, sequence(Buffer.from('0603550403', 'hex'), der(0x0c, Buffer.from(commonName)))),
-  );
+  return sequence(der(0x31, sequence(Buffer.from('0603550403', 'hex'), der(0x0c, Buffer.from(commonName)))));
 }
 
 function alternativeNames(names: Buffer[]): Buffer {

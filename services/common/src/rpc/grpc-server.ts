@@ -1,12 +1,7 @@
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethod, Message } from '@bufbuild/protobuf';
 import { Server, ServerCredentials, status } from '@grpc/grpc-js';
-import type {
-  handleUnaryCall,
-  MethodDefinition,
-  ServerUnaryCall,
-  UntypedServiceImplementation,
-} from '@grpc/grpc-js';
+import type { handleUnaryCall, MethodDefinition, ServerUnaryCall, UntypedServiceImplementation } from '@grpc/grpc-js';
 import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
 import { admitted } from '../tls/admission.ts';
@@ -124,7 +119,8 @@ export class GrpcServer {
     const { sslPeerCertificate: certificate } = call.getAuthContext();
     const caller = certificate ? this.#tls.serviceOf(certificate) : null;
     const admittedContext = admitted({ path, callers: rpcCallersOf(path), caller }, context);
-    if (!admittedContext) this.#logger.warn({ call: path, caller }, 'A call was refused: it is not this caller’s to make.');
+    if (!admittedContext)
+      this.#logger.warn({ call: path, caller }, 'A call was refused: it is not this caller’s to make.');
     return admittedContext;
   }
 }

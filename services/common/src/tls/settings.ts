@@ -19,12 +19,9 @@ export const tlsSettings = {
     String,
     { absent: null },
   ),
-  tlsDomain: setting(
-    'STOWAGE_TLS_DOMAIN',
-    'Certificates between services name `<service>.<this>`.',
-    domain,
-    { fallback: 'stowage.internal' },
-  ),
+  tlsDomain: setting('STOWAGE_TLS_DOMAIN', 'Certificates between services name `<service>.<this>`.', domain, {
+    fallback: 'stowage.internal',
+  }),
 };
 
 /** Paths of PEM files. */
@@ -38,7 +35,9 @@ export interface TlsFiles {
 export function tlsFilesOf({ tlsCert: cert, tlsKey: key, tlsCa: ca }: Values<typeof tlsSettings>): TlsFiles | null {
   if (cert === null && key === null && ca === null) return null;
   if (cert === null || key === null || ca === null) {
-    throw new StartupError('STOWAGE_TLS_CERT, STOWAGE_TLS_KEY and STOWAGE_TLS_CA belong together: set all three or none.');
+    throw new StartupError(
+      'STOWAGE_TLS_CERT, STOWAGE_TLS_KEY and STOWAGE_TLS_CA belong together: set all three or none.',
+    );
   }
   return { cert, key, ca };
 }
