@@ -1,6 +1,7 @@
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { serviceNames } from '@stowage/common/rpc/connections';
 import type { ServiceName } from '@stowage/common/rpc/connections';
@@ -94,16 +95,19 @@ export class ServiceProcesses {
     });
   }
 
-  #settingsOf({ ports }: Member): Record<string, string> {
+  #settingsOf({ name, ports }: Member): Record<string, string> {
     const rpc = (of: ServiceName): string => {
       const addresses = this.#named(of).map((member) => `${loopback}:${member.ports.rpc}`);
       return addresses.length === 1 ? addresses.join() : `ipv4:${addresses.join(',')}`;
     };
+    const certificates = this.#environment['STOWAGE_TLS_DIR'];
+    const scheme = certificates ? 'https' : 'http';
     const bytes = (of: ServiceName): string =>
       this.#named(of)
-        .map((member) => `http://${loopback}:${member.ports.bytes}`)
+        .map((member) => `${scheme}://${loopback}:${member.ports.bytes}`)
         .join(',');
     return {
+      ...(certificates ? certificatesOf(name, certificates) : {}),
       STOWAGE_LISTEN_HOST: loopback,
       STOWAGE_RPC_PORT: String(ports.rpc),
       STOWAGE_BYTES_PORT: String(ports.bytes),
@@ -148,6 +152,15 @@ async function endProcess(child: ChildProcess | null): Promise<void> {
   const exited = once(child, 'exit');
   child.kill('SIGTERM');
   await exited;
+}
+
+/** A folder as a test or a developer makes it: `ca.crt`, and `<service>.crt` and `.key` for each service. */
+function certificatesOf(name: ServiceName, folder: string): Record<string, string> {
+  return {
+    STOWAGE_TLS_CERT: join(folder, `${name}.crt`),
+    STOWAGE_TLS_KEY: join(folder, `${name}.key`),
+    STOWAGE_TLS_CA: join(folder, 'ca.crt'),
+  };
 }
 
 /** How a process does, and what its start waits for; empty where it does not say. */

@@ -8,7 +8,7 @@ import { expectStatus } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { admin } from '@stowage/tests/support/contract';
 import { describeWith, s3Server, webdavServer } from '@stowage/tests/support/real-servers';
-import { selfSigned } from '@stowage/tests/support/self-signed';
+import { selfSigned } from '@stowage/tests/support/certificates';
 import { uniqueName } from '@stowage/tests/support/system';
 
 const markerName = '.stowage-backend.json';

@@ -8,6 +8,7 @@ import {
   portSettings,
 } from '@stowage/common/runtime/common-settings';
 import type { Setting } from '@stowage/common/runtime/settings';
+import { tlsSettings } from '@stowage/common/tls/settings';
 import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { applySettings } from '@stowage/launcher/declared/apply-settings';
@@ -31,6 +32,7 @@ const all: Setting<unknown>[] = [
   databaseSettings,
   portSettings,
   addressSettings,
+  tlsSettings,
 ].flatMap((group) => Object.values<Setting<unknown>>(group));
 
 function readReadme(): Promise<string> {

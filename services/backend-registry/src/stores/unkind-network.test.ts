@@ -6,7 +6,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import type { Server as TcpServer } from 'node:net';
 import { newId } from '@stowage/common/ids';
-import { selfSigned } from '@stowage/tests/support/self-signed';
+import { selfSigned } from '@stowage/tests/support/certificates';
 import { LocalRoots } from '../config/local-roots.ts';
 import { EndpointDenied, EndpointGuard } from '../network/endpoint-guard.ts';
 import type { LookupAll } from '../network/endpoint-guard.ts';

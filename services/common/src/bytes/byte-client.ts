@@ -6,6 +6,7 @@ import { AppError, isErrorCode, unavailable } from '../errors.ts';
 import { contextToHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
 import { defaultTimeoutMs } from '../rpc/contract.ts';
+import { connectTimeoutMs } from '../tls/peer-connector.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
 import { OriginPools } from './origin-pools.ts';
@@ -20,8 +21,6 @@ const uploadTimeoutMs = 50_000;
 /** How long a service may take no byte of a body. */
 const stallMs = 30_000;
 
-/** How long a connection may take to be made. */
-const connectMs = 3_000;
 /** How often one request is sent at most, where no other address is the reason to send it again. */
 const mostTries = 3;
 
@@ -43,7 +42,7 @@ export class ByteClient {
   constructor(origins: string, { connect, lookup }: ByteClientOptions = {}) {
     const options: Pool.Options = {
       connections: 128,
-      connect: connect ?? { timeout: connectMs },
+      connect: connect ?? { timeout: connectTimeoutMs },
       bodyTimeout: 60_000,
     };
     this.#pools = new OriginPools(origins, options, lookup);

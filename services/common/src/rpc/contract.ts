@@ -26,6 +26,11 @@ export type Client<S extends DescService> = {
 
 export const defaultTimeoutMs = 10_000;
 
+/** A call's path on the wire. */
+export function pathOf(method: DescMethod): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
 /** An implementation with its types erased, so that servers can hold endpoints of all services in one list. */
 export interface Endpoint {
   descriptor: DescService;

@@ -1,6 +1,8 @@
 import type { DescService, Message } from '@bufbuild/protobuf';
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import { Client as Channel, credentials, Metadata } from '@grpc/grpc-js';
+import type { ChannelIdentity } from '../tls/channel-identity.ts';
+import { PeerChannelCredentials } from '../tls/grpc-credentials.ts';
 import { contextToHeaders } from './context.ts';
 import { clientFor, defaultTimeoutMs } from './contract.ts';
 import type { Client } from './contract.ts';
@@ -11,9 +13,15 @@ import { fromServiceError } from './wire-error.ts';
  * Opens a channel to all addresses of `target` (host:port, or as gRPC names them: dns:///…, ipv4:a:p,b:p), in turn. Calls
  * that may be repeated are; any call is that reached no process.
  */
-export function openChannel(target: string, descriptors: readonly DescService[]): Channel {
+export function openChannel(
+  target: string,
+  descriptors: readonly DescService[],
+  identity: ChannelIdentity | null,
+): Channel {
   const address = /^(dns:\/\/|ipv[46]:)/.test(target) ? target : `dns:///${target}`;
-  return new Channel(address, credentials.createInsecure(), {
+  const channelCredentials = identity ? new PeerChannelCredentials(identity) : credentials.createInsecure();
+  return new Channel(address, channelCredentials, {
+    ...(identity ? { 'grpc.ssl_target_name_override': identity.tls.nameOf(identity.service) } : {}),
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     // A network that lost what was sent leaves a connection that seems to be there, for a quarter of an hour.

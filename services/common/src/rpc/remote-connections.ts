@@ -2,6 +2,10 @@ import type { DescMessage, DescService } from '@bufbuild/protobuf';
 import type { Client as Channel } from '@grpc/grpc-js';
 import { ByteClient } from '../bytes/byte-client.ts';
 import type { ByteService, Downloader, DownloadOperation, Uploader, UploadOperation } from '../bytes/operations.ts';
+import { StartupError } from '../runtime/run-process.ts';
+import type { ChannelIdentity } from '../tls/channel-identity.ts';
+import { peerConnector } from '../tls/peer-connector.ts';
+import type { TlsIdentity } from '../tls/identity.ts';
 import { serviceOf } from './connections.ts';
 import type { Connections, ServiceName } from './connections.ts';
 import type { Client } from './contract.ts';
@@ -24,9 +28,11 @@ export class RemoteConnections implements Connections {
   readonly #addresses: Partial<Record<ServiceName, Address>>;
   readonly #targets = new Map<ServiceName, Target>();
   readonly #byteClients = new Map<ByteService, ByteClient>();
+  readonly #tls: TlsIdentity | null;
 
-  constructor(addresses: Partial<Record<ServiceName, Address>>) {
+  constructor(addresses: Partial<Record<ServiceName, Address>>, tls: TlsIdentity | null = null) {
     this.#addresses = addresses;
+    this.#tls = tls;
   }
 
   client<S extends DescService>(descriptor: S, of: ServiceName = serviceOf(descriptor)): Client<S> {
@@ -34,8 +40,9 @@ export class RemoteConnections implements Connections {
     const target = this.#targets.get(of) ?? { descriptors: [], channel: null };
     this.#targets.set(of, target);
     if (!target.descriptors.includes(descriptor)) target.descriptors.push(descriptor);
+    const identity = this.#identityFor(of);
     // Opened by the first call: by then all clients are made, so the channel knows which of their calls it may retry.
-    return grpcClient(descriptor, () => (target.channel ??= openChannel(rpc, target.descriptors)));
+    return grpcClient(descriptor, () => (target.channel ??= openChannel(rpc, target.descriptors, identity)));
   }
 
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
@@ -51,10 +58,18 @@ export class RemoteConnections implements Connections {
     await Promise.all([...this.#byteClients.values()].map((client) => client.close()));
   }
 
+  #identityFor(service: ServiceName): ChannelIdentity | null {
+    return this.#tls && { tls: this.#tls, service };
+  }
+
   #byteClient(service: ByteService): ByteClient {
     const origin = this.#address(service).bytes;
     if (origin === null) throw new Error(`${service} has no byte port in the settings`);
-    const client = this.#byteClients.get(service) ?? new ByteClient(origin);
+    requireScheme(service, origin, this.#tls ? 'https:' : 'http:');
+    const known = this.#byteClients.get(service);
+    if (known) return known;
+    const identity = this.#identityFor(service);
+    const client = new ByteClient(origin, identity ? { connect: peerConnector(identity) } : {});
     this.#byteClients.set(service, client);
     return client;
   }
@@ -64,4 +79,12 @@ export class RemoteConnections implements Connections {
     if (!address) throw new Error(`the settings name no address of ${service}`);
     return address;
   }
+}
+
+function requireScheme(service: ServiceName, origins: string, scheme: 'http:' | 'https:'): void {
+  if (origins.split(',').every((origin) => origin.trim().startsWith(`${scheme}//`))) return;
+  const when = scheme === 'https:' ? 'with' : 'without';
+  throw new StartupError(
+    `The address of the byte port of ${service} has to begin with ${scheme}//, ${when} STOWAGE_TLS_CERT: it is ${origins}.`,
+  );
 }

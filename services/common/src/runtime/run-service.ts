@@ -6,6 +6,8 @@ import { RemoteConnections } from '../rpc/remote-connections.ts';
 import type { Address } from '../rpc/remote-connections.ts';
 import { GrpcServer } from '../rpc/grpc-server.ts';
 import { systemEndpoint } from '../rpc/system-endpoint.ts';
+import { TlsIdentity } from '../tls/identity.ts';
+import { tlsFilesOf, tlsSettings } from '../tls/settings.ts';
 import { addressSettings, commonSettings, databaseSettings, portSettings } from './common-settings.ts';
 import { Lifecycle } from './lifecycle.ts';
 import { createLogger } from './logger.ts';
@@ -18,7 +20,13 @@ import { onceStarted, startWhenPossible, waitForSchema } from './start-when-poss
 import type { Environment, Settings, Values } from './settings.ts';
 import type { Telemetry } from './telemetry.ts';
 
-const processSettings = { ...commonSettings, ...databaseSettings, ...addressSettings, ...portSettings };
+const processSettings = {
+  ...commonSettings,
+  ...databaseSettings,
+  ...addressSettings,
+  ...portSettings,
+  ...tlsSettings,
+};
 type ProcessValues = Values<typeof processSettings>;
 
 /** What makes a process out of a service. */
@@ -42,6 +50,8 @@ export async function runService<S extends Settings>(
   const lifecycle = new Lifecycle(logger);
   const limits = { drainDelayMs: settings.drainDelayMs, limitMs: settings.drainMs + 2_000 };
   await runProcess(lifecycle, logger, limits, async () => {
+    const tls = openIdentity(service.name, settings, logger);
+    lifecycle.onStop('certificates', async () => tls?.close());
     const management = new ManagementServer(lifecycle, telemetry.metrics);
     lifecycle.onStop('telemetry', () => telemetry.stop());
     await management.listen(settings.listenHost, settings.managementPort);
@@ -55,7 +65,7 @@ export async function runService<S extends Settings>(
     lifecycle.onStop('database', () => database.close());
     await waitForSchema(database.pool, lifecycle, logger);
     if (lifecycle.state !== 'starting') return;
-    const connections = new RemoteConnections(addressesOf(settings));
+    const connections = new RemoteConnections(addressesOf(settings), tls);
     lifecycle.onStop('connections', () => connections.close());
     const wake = new WakeListener(settings.databaseUrl, logger);
     wake.start();
@@ -69,7 +79,7 @@ export async function runService<S extends Settings>(
     };
     // After the ports: what they took is answered first.
     lifecycle.onStop(service.name, stop);
-    await serve(built, settings, lifecycle, logger);
+    await serve(built, { settings, lifecycle, logger, tls });
     started = await startWhenPossible(built, lifecycle, logger);
     if (lifecycle.state !== 'starting') return stop();
     lifecycle.onDrain(service.name, async () => built.drain?.());
@@ -77,16 +87,29 @@ export async function runService<S extends Settings>(
   });
 }
 
-async function serve(service: Service, settings: ProcessValues, lifecycle: Lifecycle, logger: Logger): Promise<void> {
+function openIdentity(service: ServiceName, settings: ProcessValues, logger: Logger): TlsIdentity | null {
+  const files = tlsFilesOf(settings);
+  return files && new TlsIdentity({ service, domain: settings.tlsDomain, files, logger });
+}
+
+interface Serving {
+  settings: ProcessValues;
+  lifecycle: Lifecycle;
+  logger: Logger;
+  tls: TlsIdentity | null;
+}
+
+async function serve(service: Service, { settings, lifecycle, logger, tls }: Serving): Promise<void> {
   const endpoints = service.endpoints.map((endpoint) => onceStarted(endpoint, service.name, lifecycle));
-  const rpc = new GrpcServer([...endpoints, systemEndpoint(lifecycle, service)], logger);
+  const rpc = new GrpcServer([...endpoints, systemEndpoint(lifecycle, service)], logger, tls);
   await rpc.listen(settings.listenHost, settings.rpcPort);
   const ports: Pick<GrpcServer, 'close'>[] = [rpc];
   lifecycle.onStop('inner ports', async () => {
     await Promise.all(ports.map((port) => port.close(settings.drainMs)));
   });
   if (service.byteEndpoints.length === 0) return;
-  const bytes = new ByteServer(service.byteEndpoints, logger, () => lifecycle.state === 'draining');
+  const isDraining = (): boolean => lifecycle.state === 'draining';
+  const bytes = new ByteServer(service.byteEndpoints, logger, { isDraining, tls });
   await bytes.listen(settings.listenHost, settings.bytesPort);
   ports.push(bytes);
 }

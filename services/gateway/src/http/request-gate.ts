@@ -2,7 +2,7 @@ import { unavailable } from '@stowage/common/errors';
 import type { FastifyInstance } from 'fastify';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { problemHeaders, problemOf } from './problem.ts';
-import { isTus, requestIdOf } from './server-guards.ts';
+import { isTus, requestIdOf, strictPolicy } from './server-guards.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -121,6 +121,7 @@ function refuse(request: IncomingMessage, response: ServerResponse): void {
     'content-length': Buffer.byteLength(body),
     'cache-control': 'private, no-store',
     'x-content-type-options': 'nosniff',
+    'content-security-policy': strictPolicy,
     'x-request-id': requestId,
   });
   response.end(body);

@@ -47,6 +47,9 @@ export function addHostGuard(app: FastifyInstance): void {
   });
 }
 
+/** What runs nowhere: for all that is no page and no file. */
+export const strictPolicy = "default-src 'none'; frame-ancestors 'none'";
+
 /** The same for an answer to a request that no hook saw, because its address can't be read. */
 export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   void reply.headers({
@@ -55,7 +58,7 @@ export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): 
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
     'referrer-policy': 'no-referrer',
-    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+    'content-security-policy': strictPolicy,
   });
   if (isTus(request.url)) void reply.header('tus-resumable', '1.0.0');
 }
@@ -149,6 +152,7 @@ function answerRaw(socket: Socket, error: AppError, requestId: string): void {
     'Content-Type: application/problem+json',
     'Cache-Control: private, no-store',
     'X-Content-Type-Options: nosniff',
+    `Content-Security-Policy: ${strictPolicy}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
     `X-Request-Id: ${requestId}`,
     'Connection: close',
