@@ -76,6 +76,8 @@ describe('sealing', () => {
   /** As `store`, where another process seals the same just after this one has checked the content. */
   function overtakenBy(other: () => Promise<unknown>): AppendableStore {
     return Object.create(store, {
+      stat: { value: (key: string) => store.stat(key) },
+      read: { value: (...reading: Parameters<AppendableStore['read']>) => store.read(...reading) },
       seal: {
         value: (id: string, key: string, check: (content: StagedContent, signal: AbortSignal) => Promise<void>) =>
           store.seal(id, key, async (content, signal) => {

@@ -45,6 +45,7 @@ async function appendWhatArrives(
   if (append.create && written.failure === null && written.offset === append.limit) return written;
   // Somebody may have asked for the offset meanwhile, and was told what was durable then.
   await file.syncOrVoid(Math.max(append.offset, floor()));
+  await file.requireOwn();
   return written;
 }
 

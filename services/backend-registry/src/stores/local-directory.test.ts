@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { randomBytes, randomUUID } from 'node:crypto';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -79,6 +79,69 @@ describe('a local directory', () => {
     expect(await readdir(outside)).toEqual(['secret']);
     await rm(root, { recursive: true });
     await rm(outside, { recursive: true });
+  });
+
+  describe('used by two processes', () => {
+    const right = createHash('sha256').update('def').digest();
+    let other: AppendableStore;
+    let id: string;
+
+    beforeEach(async () => {
+      other = await openStore(root);
+      id = newId();
+      await store.createStaged(id);
+      await append(store, id, 0, 'abc');
+    });
+
+    const content = (): Promise<string> => readFile(path.join(root, 'staging', id), 'utf8');
+
+    test('content grows through both in turn', async () => {
+      expect(await append(other, id, 3, 'def', { fence: 2n })).toBe(6);
+      expect(await store.stagedOffset(id)).toBe(6);
+      expect(await append(store, id, 6, 'ghi', { fence: 3n })).toBe(9);
+      expect(await other.stagedOffset(id)).toBe(9);
+      expect(await content()).toBe('abcdefghi');
+    });
+
+    test('a writer that stood still overwrites nothing that another one added meanwhile', async () => {
+      const late = slowWriter(store, id, 3, 2n);
+      await append(other, id, 3, 'def', { fence: 3n });
+      await late.send('XYZXYZ');
+      late.end();
+      await refuses(late.result, 'locked');
+      expect(await content()).toBe('abcdef');
+    });
+
+    test('a writer that stood still cuts off nothing that another one added meanwhile', async () => {
+      const late = slowWriter(store, id, 3, 2n, { checksum: { algorithm: 'sha256', digest: right } });
+      await late.send('d');
+      await append(other, id, 3, 'def', { fence: 3n });
+      late.end();
+      await refuses(late.result, 'locked');
+      expect(await other.stagedOffset(id)).toBe(6);
+      expect(await content()).toBe('abcdef');
+    });
+
+    test('looking through one changes nothing under a writer of the other', async () => {
+      const writer = slowWriter(store, id, 3, 2n, { checksum: { algorithm: 'sha256', digest: right } });
+      await writer.send('d');
+      expect(await other.stagedOffset(id)).toBe(3);
+      await writer.send('ef');
+      expect(await other.stagedOffset(id)).toBe(3);
+      writer.end();
+      expect(await writer.result).toBe(6);
+      expect(await other.stagedOffset(id)).toBe(6);
+    });
+
+    test('what a crash of the other left unchecked does not count when this one seals', async () => {
+      const made = newId();
+      await append(store, made, 0, 'abc', { create: true, limit: 6 });
+      await writeFile(path.join(root, 'staging', `${made}.limit`), '3');
+      await writeFile(path.join(root, 'staging', made), 'abcXYZ');
+      const sizes: number[] = [];
+      await store.seal(made, blobKey(newId()), async ({ size }) => void sizes.push(size));
+      expect(sizes).toEqual([3]);
+    });
   });
 
   test('its root may be a symbolic link', async () => {

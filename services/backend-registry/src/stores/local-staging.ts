@@ -32,8 +32,8 @@ export class LocalStaging {
   /** What this process made durable: a look at it costs no fsync, and one that fails voids nothing of it. */
   readonly #durable = new LRUCache<string, number>({ max: rememberedOffsets });
 
-  /** Made by one body without a checksum, in this process, and not appended to since: it has no side file. */
-  readonly #plain = new LRUCache<string, true>({ max: rememberedOffsets });
+  /** The size of what one body without a checksum made in this process: it has no side file while it is of that size. */
+  readonly #plain = new LRUCache<string, number>({ max: rememberedOffsets });
 
   /** `root` is a real path. */
   constructor(root: string) {
@@ -68,7 +68,7 @@ export class LocalStaging {
     const claim = await this.#claims.take(id, fences.look);
     try {
       return await this.#withFile(id, async (file) => {
-        const size = await file.settledSize();
+        const size = await file.countedSize();
         claim.found(size);
         return this.#makeDurable(file, id, size);
       });
@@ -104,7 +104,7 @@ export class LocalStaging {
     const claim = await this.#claims.take(id, fences.seal);
     try {
       const sealed = await this.#withFile(id, async (file, staging) => {
-        const plain = this.#plain.has(id);
+        const plain = this.#plain.get(id) === file.sizeAtOpen;
         const size = plain ? file.sizeAtOpen : await file.settledSize();
         claim.found(size);
         await check({ size, read: (signal) => this.#read(staging, id, size, signal) }, claim.signal);
@@ -148,7 +148,7 @@ export class LocalStaging {
     try {
       claim.found(0);
       const offset = await appendToFile(file, append, body, claim, () => this.#durable.get(id) ?? 0);
-      if (append.checksum === null) this.#plain.set(id, true);
+      if (append.checksum === null) this.#plain.set(id, offset);
       if (offset === append.limit) return offset;
       await this.#entries.sync();
       this.#durable.set(id, offset);

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { unavailable } from '@stowage/common/errors';
 import { hasCode, openRegular, removeDurably, removeIfThere, temporaryOf, writeDurably } from './local-files.ts';
 import type { OpenFile } from './local-files.ts';
+import { lockedError } from './staged-claims.ts';
 import { writePieces } from './write-pieces.ts';
 
 /**
@@ -15,11 +16,14 @@ export class StagedFile {
   readonly #handle: FileHandle;
   readonly #limitFile: string;
   readonly #sizeAtOpen: number;
+  /** Where the content ends unless another process changes it too. */
+  #end: number;
   #limited = false;
 
   private constructor({ handle, size }: OpenFile, limitFile: string) {
     this.#handle = handle;
     this.#sizeAtOpen = size;
+    this.#end = size;
     this.#limitFile = limitFile;
   }
 
@@ -44,6 +48,20 @@ export class StagedFile {
     return this.#sizeAtOpen;
   }
 
+  /** What counts, in bytes, of the size when it was opened; for who only looks, perhaps while another process writes. */
+  async countedSize(): Promise<number> {
+    return Math.min((await this.#readLimit()) ?? this.#sizeAtOpen, this.#sizeAtOpen);
+  }
+
+  /**
+   * Throws `locked` where the content is not as this holder left it: a process that stood still for long finds that
+   * another one went on in its place.
+   */
+  async requireOwn(): Promise<void> {
+    const { size } = await this.#handle.stat();
+    if (size !== this.#end) throw lockedError();
+  }
+
   /** The size in bytes when it was opened, after cutting off what a crash left of a body with a checksum. */
   async settledSize(): Promise<number> {
     const size = this.#sizeAtOpen;
@@ -57,13 +75,18 @@ export class StagedFile {
 
   /** Makes it durable that only what lies before `offset` counts, until syncOrVoid or rollBack. */
   async limitTo(offset: number): Promise<void> {
+    await this.requireOwn();
     await writeDurably(this.#limitFile, String(offset), soleWriter);
     this.#limited = true;
   }
 
   /** Writes all pieces at `position`; `onWritten` hears of every part that the system took. */
   async write(pieces: readonly Buffer[], position: number, onWritten: (bytes: number) => void): Promise<void> {
-    await writePieces(this.#handle, pieces, position, onWritten);
+    await this.requireOwn();
+    await writePieces(this.#handle, pieces, position, (bytes) => {
+      this.#end += bytes;
+      onWritten(bytes);
+    });
   }
 
   /**
@@ -87,7 +110,9 @@ export class StagedFile {
 
   /** Cuts the content back to `offset`, durably. */
   async rollBack(offset: number): Promise<void> {
+    await this.requireOwn();
     await this.#handle.truncate(offset);
+    this.#end = offset;
     await this.#handle.sync();
     await this.#liftLimit();
   }
@@ -98,6 +123,7 @@ export class StagedFile {
 
   async #liftLimit(): Promise<void> {
     if (!this.#limited) return;
+    await this.requireOwn();
     await removeDurably(this.#limitFile);
     this.#limited = false;
   }

@@ -111,6 +111,22 @@ describe('reading a blob', () => {
     expect(reported).toEqual([]);
   });
 
+  test('goes on with its only replica where a process was cut off in the middle, as long as it gets further', async () => {
+    let reads = 0;
+    stores.set('a', (start, end) => {
+      reads += 1;
+      const until = Math.min(end, start + chunkBytes + 100);
+      return Readable.from(
+        (function* () {
+          yield content.subarray(start, until);
+          if (until < end) throw new Error('socket hang up');
+        })(),
+      );
+    });
+    expect((await read(source(['a']))).equals(content)).toBe(true);
+    expect(reads).toBe(3);
+  });
+
   test('never gives a wrong chunk: the next replica serves it, and the bad one is reported corrupt', async () => {
     const damaged = Buffer.from(content);
     damaged[2 * chunkBytes + 9] = (damaged[2 * chunkBytes + 9] ?? 0) ^ 1;

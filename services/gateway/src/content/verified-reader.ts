@@ -31,8 +31,8 @@ export type ReaderDependencies = Pick<AppDependencies, 'content' | 'readBlob'> &
 
 /**
  * Reads a range of a blob and gives it piece by piece, each checked before it is given: wrong bytes never leave. A
- * replica that fails is reported, and the next one goes on from the same byte; one that is slow gets another turn, for as
- * long as it takes, after the others. Throws `unavailable` when none is left.
+ * replica that fails is reported, and the next one goes on from the same byte; one that is slow, or broke after a part,
+ * gets another turn, for as long as it takes, after the others. Throws `unavailable` when none is left.
  * Each piece is its receiver's to free.
  */
 export async function* readVerified(
@@ -51,6 +51,7 @@ export async function* readVerified(
   }));
   for (const { replica, limitMs } of turns) {
     const patience = new Patience(limitMs, context.signal);
+    const begunAt = index;
     try {
       for await (const chunk of chunksOf(dependencies, source, replica, { index, last, patience }, context)) {
         if (crc32c(chunk) !== (await checksums.of(index))) throw new BadReplica(ReplicaState.CORRUPT);
@@ -61,7 +62,9 @@ export async function* readVerified(
       return;
     } catch (error) {
       if (context.signal.aborted) throw error;
-      if (patience.isOver) turns.push({ replica, limitMs: null });
+      // One that broke on its way may have been cut off with its process: another one reads on.
+      const broke = index > begunAt && !(error instanceof BadReplica);
+      if (patience.isOver || broke) turns.push({ replica, limitMs: null });
       await passOver(dependencies, source, replica, error, context);
     } finally {
       patience.end();
