@@ -54,6 +54,10 @@ export const faultSizes = {
   importKills: size(20, 100),
   /** R26: of the installation whose document is written and read; one file takes 1.2 KB of it. */
   documentFiles: size(43_000, 4_300_000),
+  /** R36 */
+  coldStarts: size(5, 50),
+  /** R37 */
+  migrationKills: size(5, 30),
   /** R33 */
   poisonJobs: size(10, 200),
 };
