@@ -63,6 +63,7 @@ describeWith('NATS', natsServer(), () => {
       for (const [name, command] of pods.running) {
         if (!command.lives()) throw new Error(`${name} ended:\n${command.output()}`);
         const ready = await pods.readiness(name);
+        if (ready && (await pods.health(name)) !== 200) throw new Error(`${name} is not healthy`);
         if (migration === null && ready?.status === 200) throw new Error(`${name} is ready without a schema`);
       }
     }
@@ -92,7 +93,6 @@ describeWith('NATS', natsServer(), () => {
         for (const name of serviceNames) {
           await until(async () => {
             await expectHonest();
-            expect(await pods.health(name)).toBe(200);
             return (await pods.readiness(name))?.status === 200;
           }, readyLimitMs);
         }
@@ -112,7 +112,7 @@ describeWith('NATS', natsServer(), () => {
     test('that is called off while it waits ends at once, with 0', async () => {
       for (const name of serviceNames) pods.start(name);
       for (const name of serviceNames) {
-        await until(async () => (await pods.readiness(name))?.detail?.includes('Waiting for the database'));
+        await until(async () => (await pods.readiness(name))?.detail?.includes('Waiting for the database') ?? false);
         expect(await pods.health(name)).toBe(200);
       }
       expect(await pods.stop()).toEqual(Object.fromEntries(serviceNames.map((name) => [name, 0])));
