@@ -94,7 +94,10 @@ describeWith('NATS', natsServer(), () => {
           await until(async () => {
             await expectHonest();
             return (await pods.readiness(name))?.status === 200;
-          }, readyLimitMs);
+          }, readyLimitMs).catch(async () => {
+            const outputs = [pods.running.get(name)?.output(), migration?.output()];
+            throw new Error(`${name}: ${JSON.stringify(await pods.readiness(name))}\n${outputs.join('\n')}`);
+          });
         }
         const readyMs = performance.now() - begun;
         expect(await migration?.exited).toBe(0);
