@@ -56,6 +56,10 @@ export const faultSizes = {
   documentFiles: size(43_000, 4_300_000),
   /** R20: how often all processes are replaced. */
   rollingRounds: size(1, 5),
+  /** R36 */
+  coldStarts: size(5, 50),
+  /** R37 */
+  migrationKills: size(5, 30),
   /** R33 */
   poisonJobs: size(10, 200),
 };

@@ -28,6 +28,14 @@ export class Random {
     return this.next() < probability;
   }
 
+  /** The same items in another order. */
+  shuffled<T>(items: readonly T[]): T[] {
+    return items
+      .map((item) => ({ item, at: this.next() }))
+      .sort((a, b) => a.at - b.at)
+      .map(({ item }) => item);
+  }
+
   /** Fast for any length: a key stream of AES. */
   bytes(length: number): Buffer {
     const key = Buffer.alloc(16);
