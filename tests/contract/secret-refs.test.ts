@@ -87,7 +87,10 @@ describe('References to Kubernetes Secrets', () => {
       secret_refs: { access_key_id: { name, key: 'id' } },
     });
     const other = expectStatus(await patch(made, { secret_access_key: ref('key') }), 200).json;
-    expect(other['secret_refs']).toEqual({ access_key_id: { name, key: 'id' }, secret_access_key: { name, key: 'key' } });
+    expect(other['secret_refs']).toEqual({
+      access_key_id: { name, key: 'id' },
+      secret_access_key: { name, key: 'key' },
+    });
     expect(other['version']).toBe(2);
     for (const config of [{}, { access_key_id: null }, { access_key_id: '' }]) {
       expect(expectStatus(await patch(made, config), 200).json['secret_refs']).toEqual(other['secret_refs']);
@@ -100,7 +103,11 @@ describe('References to Kubernetes Secrets', () => {
   });
 
   test.each([
-    ['of a name that is not allowed', { secret_ref: { name: 'database', key: 'key' } }, /STOWAGE_SECRET_REFS does not allow/],
+    [
+      'of a name that is not allowed',
+      { secret_ref: { name: 'database', key: 'key' } },
+      /STOWAGE_SECRET_REFS does not allow/,
+    ],
     ['of no name that can be', { secret_ref: { name: '../database', key: 'key' } }, /names no Kubernetes Secret/],
     ['of no key that can be', { secret_ref: { name, key: 'a/b' } }, /names no key/],
   ])('%s are refused at their field', async (_, value, detail) => {
@@ -179,7 +186,9 @@ describe('References to Kubernetes Secrets', () => {
       // While Kubernetes is away what was read last is used; after a restart there is nothing yet, and then it comes.
       kubernetes.fail(503);
       kubernetes.cutWatches();
-      expect(expectStatus(await root.post(`/api/backends/${made['id']}/check`), 200).json['health'].status).toBe('healthy');
+      expect(expectStatus(await root.post(`/api/backends/${made['id']}/check`), 200).json['health'].status).toBe(
+        'healthy',
+      );
       expect(await system.stop()).toBe(0);
       await system.restart();
       root = await logIn(system.url);

@@ -56,7 +56,8 @@ export async function startKubernetesApi(roleNames: readonly string[]): Promise<
     const url = new URL(request.url ?? '/', 'http://kubernetes');
     const [, name = ''] = /^metadata\.name=(.+)$/.exec(url.searchParams.get('fieldSelector') ?? '') ?? [];
     if (failing !== null) return answer(response, failing, { kind: 'Status', code: failing });
-    if (request.headers.authorization !== `Bearer ${token}`) return answer(response, 401, { kind: 'Status', code: 401 });
+    if (request.headers.authorization !== `Bearer ${token}`)
+      return answer(response, 401, { kind: 'Status', code: 401 });
     if (url.pathname !== `/api/v1/namespaces/${namespace}/secrets` || !roleNames.includes(name)) {
       return answer(response, 403, { kind: 'Status', code: 403, message: 'forbidden' });
     }
