@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { selfSigned } from './self-signed.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -75,13 +76,14 @@ export async function startKubernetesApi(roleNames: readonly string[]): Promise<
     response.once('close', () => watchers.delete(watcher));
   };
 
-  const server = createServer(handle);
+  const { key, cert } = selfSigned();
+  const server = createServer({ key, cert }, handle);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const folder = await mkdtemp(join(tmpdir(), 'stowage-kubernetes-'));
   const kubeconfig = join(folder, 'config');
   const { port } = server.address() as AddressInfo;
-  await writeFile(kubeconfig, JSON.stringify(kubeconfigOf(`http://127.0.0.1:${port}`, token)));
+  await writeFile(kubeconfig, JSON.stringify(kubeconfigOf(`https://127.0.0.1:${port}`, cert, token)));
   return {
     kubeconfig,
     token,
@@ -102,12 +104,14 @@ export async function startKubernetesApi(roleNames: readonly string[]): Promise<
         response.write('{"type":"MODI');
         response.destroy();
       }
+      watchers.clear();
     },
     expireWatches: () => {
       for (const watcher of watchers) {
         send(watcher, 'ERROR', { kind: 'Status', code: 410, reason: 'Expired' });
         watcher.response.end();
       }
+      watchers.clear();
     },
     fail: (status) => {
       failing = status;
@@ -120,12 +124,13 @@ export async function startKubernetesApi(roleNames: readonly string[]): Promise<
   };
 }
 
-function kubeconfigOf(server: string, token: string): Json {
+function kubeconfigOf(server: string, cert: string, token: string): Json {
+  const authority = Buffer.from(cert).toString('base64');
   return {
     apiVersion: 'v1',
     kind: 'Config',
     'current-context': 'test',
-    clusters: [{ name: 'test', cluster: { server } }],
+    clusters: [{ name: 'test', cluster: { server, 'certificate-authority-data': authority } }],
     users: [{ name: 'test', user: { token } }],
     contexts: [{ name: 'test', context: { cluster: 'test', user: 'test', namespace } }],
   };

@@ -92,7 +92,6 @@ export class WatchedSecrets implements ReferencedSecrets {
         await api.watch(name, version, (changed) => this.#note(name, changed), signal);
       } catch (error) {
         if (signal.aborted) return;
-        // No error itself: it may hold a part of an answer, and so of a Secret.
         this.#logger.warn({ secret: name, fault: faultOf(error) }, 'A Kubernetes Secret can not be watched just now.');
         pauseMs = Math.min(pauseMs * 2, this.#pauses.most);
       }
@@ -118,9 +117,11 @@ function textOf(base64: string): string | null {
   return isText && text !== '' && text.length <= longestValue ? text : null;
 }
 
+/** The first line alone, and nothing of what could not be parsed: more may hold a part of an answer. */
 function faultOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown';
+  const [line = ''] = error instanceof SyntaxError ? [] : error.message.split('\n');
   const code = 'code' in error ? error.code : 'statusCode' in error ? error.statusCode : undefined;
   const cause = error.cause instanceof Error && 'code' in error.cause ? error.cause.code : undefined;
-  return [error.name, code ?? cause].filter((part) => typeof part === 'string' || typeof part === 'number').join(' ');
+  return [error.name, code ?? cause, line.slice(0, 200)].filter((part) => part !== undefined && part !== '').join(' ');
 }
