@@ -7,13 +7,19 @@ import { query } from '@stowage/common/database/transaction';
 import { isId } from '@stowage/common/ids';
 import type { BackendSchema } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { noBackend } from './backend-row.ts';
+import type { SecretRef } from './secrets/secret-ref.ts';
 import { davRootPath } from './stores/open-store.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 export type BackendInit = MessageInitShape<typeof BackendSchema>;
 
 /** A backend with what is shown of its secrets, and what it holds. */
-type ShownRow = BackendRow & { secret_fields: string[]; replicas: string; bytes: string };
+type ShownRow = BackendRow & {
+  secret_fields: string[];
+  secret_refs: Record<string, SecretRef>;
+  replicas: string;
+  bytes: string;
+};
 
 const defaultLimit = 100;
 const maxLimit = 1_000;
@@ -41,7 +47,9 @@ export async function getBackend(db: Kysely<Tables>, id: string): Promise<Backen
 async function shown(db: Kysely<Tables>, wanted: RawBuilder<unknown>): Promise<ShownRow[]> {
   const { rows } = await sql<ShownRow>`
     select b.*, coalesce(u.replicas, 0) as replicas, coalesce(u.bytes, 0) as bytes,
-      array(select s.field from registry.backend_secrets s where s.backend_id = b.id order by s.field) as secret_fields
+      array(select s.field from registry.backend_secrets s where s.backend_id = b.id order by s.field) as secret_fields,
+      (select coalesce(jsonb_object_agg(s.field, jsonb_build_object('name', s.ref_name, 'key', s.ref_key)), '{}')
+        from registry.backend_secrets s where s.backend_id = b.id and s.ref_name is not null) as secret_refs
     from registry.backends b
       left join lateral (select * from catalog.backend_usage where backend_id = b.id) u on true
     where ${wanted}`.execute(db);
@@ -57,6 +65,7 @@ function backendMessage(row: ShownRow): BackendInit {
     isDefault: row.is_default,
     config: row.type === 'webdav' ? { root_path: davRootPath, ...row.config } : row.config,
     secretFields: row.secret_fields,
+    secretRefs: row.secret_refs,
     health: {
       status: row.health_status,
       ...(row.health_checked_at ? { checkedAt: timestampFromDate(row.health_checked_at) } : {}),

@@ -16,6 +16,7 @@ import { checkOverlap, realPlaces } from './config/check-place.ts';
 import type { PlacedBackend, PlaceNeeds } from './config/check-place.ts';
 import type { OpenBackends } from './open-backend.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
+import type { ReferencedSecrets } from './secrets/secret-ref.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 export type Trx = Transaction<Tables>;
@@ -25,6 +26,8 @@ export interface ChangeNeeds extends PlaceNeeds {
   backends: OpenBackends;
   /** Seals secrets. */
   keys: () => KeyRing;
+  /** The Kubernetes Secrets that may be referred to. */
+  references: ReferencedSecrets;
 }
 
 /** One transaction, under the client's idempotency key; `placed` is a backend whose place must be its own. */

@@ -11,7 +11,7 @@ import type { ChangeNeeds } from './change.ts';
 import { endOtherDefault, lockDefault, requireFitForDefault } from './become-default.ts';
 import { checkPlace } from './config/check-place.ts';
 import { parseConfig, parseType } from './config/parse-config.ts';
-import { writeSecrets } from './secrets/secret-table.ts';
+import { writeReferences, writeSecrets } from './secrets/secret-table.ts';
 
 /** Makes a backend and checks it. Throws `validation_failed`, `name_conflict`. */
 export async function createBackend(
@@ -26,7 +26,7 @@ export async function createBackend(
   const name = normalizeName(request.name);
   const { isDefault } = request;
   if (isDefault) requireFitForDefault(type);
-  const { config, secrets } = parseConfig(type, request.config ?? {}, null);
+  const { config, secrets, refs } = parseConfig(type, request.config ?? {}, null, needs.references);
   const backend = { id: newId(), type, config };
   await checkPlace(needs, backend);
   const made = await change(needs, context, output, backend, async (trx) => {
@@ -37,6 +37,7 @@ export async function createBackend(
     }
     await trx.insertInto('registry.backends').values({ id, name, type, config, is_default: isDefault }).execute();
     await writeSecrets(trx, needs.keys(), id, secrets);
+    await writeReferences(trx, id, refs);
     return { backend: await getBackend(trx, id) };
   });
   if (made.backend?.id === backend.id) await needs.backends.check(backend.id, 'decides');

@@ -1,4 +1,3 @@
-import type { JsonObject } from '@bufbuild/protobuf';
 import type { Kysely } from 'kysely';
 import { AppError, unavailable } from '@stowage/common/errors';
 import type { Logger } from '@stowage/common/runtime/logger';
@@ -7,10 +6,12 @@ import type { Finding, Weight } from './backend-health.ts';
 import { checkMarker } from './backend-marker.ts';
 import { findBackend } from './backend-row.ts';
 import { ChangedMeanwhile, current } from './changed-meanwhile.ts';
+import type { ParsedConfig } from './config/parse-config.ts';
 import { probe, step, StepFault } from './probe.ts';
+import { CurrentSecrets } from './secrets/current-secrets.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
+import type { ReferencedSecrets } from './secrets/secret-ref.ts';
 import { readSecrets } from './secrets/secret-table.ts';
-import type { Secrets } from './secrets/secret-table.ts';
 import { SharedTurn } from './shared-turn.ts';
 import { SlowLooks } from './slow-looks.ts';
 import type { AppendableStore, BlobStore } from './stores/blob-store.ts';
@@ -24,6 +25,8 @@ const believedMs = 30_000;
 interface Opened {
   /** What the store was opened from: another one is opened when this changes. */
   location: string;
+  /** The secrets that it was opened with: another one is opened when they are others. */
+  secrets: CurrentSecrets;
   store: BlobStore;
   identity: SharedTurn<string | null>;
   /** Both of the clock that nobody sets. */
@@ -35,6 +38,8 @@ interface Needs {
   db: Kysely<Tables>;
   /** Opens the secrets of backends. */
   keys: () => KeyRing;
+  /** Where the values of secrets are that are not sealed. */
+  references: ReferencedSecrets;
   stores: StoreNeeds;
   logger: Logger;
 }
@@ -125,10 +130,10 @@ export class OpenBackends {
     });
   }
 
-  /** Whether a backend's marker lies at another place, of which `config` and the new `secrets` tell. */
-  async isMarkedAt(row: BackendRow, config: JsonObject, secrets: Secrets): Promise<boolean> {
+  /** Whether a backend's marker lies at another place, of which the new configuration tells. */
+  async isMarkedAt(row: BackendRow, { config, ...changed }: ParsedConfig): Promise<boolean> {
     try {
-      const store = await step('open', () => this.#openStore({ ...row, config, marked: true }, secrets));
+      const { store } = await step('open', () => this.#openStore({ ...row, config, marked: true }, changed));
       return (await step('marker', () => store.identity())) === row.id;
     } catch (error) {
       if (error instanceof StepFault) return false;
@@ -180,8 +185,8 @@ export class OpenBackends {
     const location = placeOf(row);
     const known = this.#opened.get(row.id);
     // The same store also after a bad time: it knows who is writing.
-    const same = known?.location === location ? known : null;
-    const opened = same ?? this.#newlyOpened(location, await step('open', () => this.#openStore(row, {})));
+    const same = known?.location === location && known.secrets.areCurrent() ? known : null;
+    const opened = same ?? (await step('open', () => this.#openStore(row)));
     try {
       await step('marker', () => checkMarker(this.#needs.db, opened.store, row));
     } catch (error) {
@@ -190,6 +195,7 @@ export class OpenBackends {
     }
     if (opened !== same) await step('prepare', () => opened.store.prepare());
     await this.#requireSame(row, changes);
+    if (!opened.secrets.areCurrent()) throw new ChangedMeanwhile();
     opened.foundRightAt = performance.now();
     opened.believedUntil = opened.foundRightAt + believedMs;
     this.#opened.set(row.id, opened);
@@ -204,16 +210,14 @@ export class OpenBackends {
     }
   }
 
-  #newlyOpened(location: string, store: BlobStore): Opened {
-    const identity = new SharedTurn(() => store.identity());
-    return { location, store, identity, foundRightAt: 0, believedUntil: 0 };
-  }
-
-  async #openStore(row: BackendRow, newSecrets: Secrets): Promise<BlobStore> {
-    const { db, keys, stores } = this.#needs;
+  async #openStore(row: BackendRow, changed: Partial<ParsedConfig> = {}): Promise<Opened> {
+    const { db, keys, references, stores } = this.#needs;
     const { type, config, marked, is_default: isDefault } = row;
-    const secrets = { ...(await readSecrets(db, keys(), row.id)), ...newSecrets };
-    return openStore({ type, config, secrets, isDefault, marked }, stores);
+    const { sealed, refs } = await readSecrets(db, keys(), row.id);
+    const secrets = await CurrentSecrets.find(references, sealed, refs, changed);
+    const store = await openStore({ type, config, secrets: secrets.values, isDefault, marked }, stores);
+    const identity = new SharedTurn(() => store.identity());
+    return { location: placeOf(row), secrets, store, identity, foundRightAt: 0, believedUntil: 0 };
   }
 }
 

@@ -47,6 +47,7 @@ import type { OpenBackends } from './open-backend.ts';
 import { contentKey } from './seal-blob.ts';
 import type { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
+import type { ReferencedSecrets } from './secrets/secret-ref.ts';
 import { withKeyedFingerprint } from './secrets/keyed-fingerprint.ts';
 import { blobKey, parseBlobKey } from './stores/keys.ts';
 import { sweepBackend } from './sweep-backend.ts';
@@ -64,6 +65,8 @@ export interface RegistryParts {
   guard: EndpointGuard;
   /** Seals and opens secrets. Throws `unavailable` until the start has found the keys. */
   keys: () => KeyRing;
+  /** The Kubernetes Secrets that backends may refer to. */
+  references: ReferencedSecrets;
   digests: DigestCache;
   seals: Seals;
   reserveBytes: number;

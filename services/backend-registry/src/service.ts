@@ -9,12 +9,16 @@ import { hearOfChanges } from './change-notice.ts';
 import { LocalRoots } from './config/local-roots.ts';
 import { setUpDefaultBackend } from './default-backend.ts';
 import { DigestCache } from './digest-cache.ts';
+import { clusterSecrets } from './kubernetes/cluster-secrets.ts';
+import { followRotation } from './kubernetes/follow-rotation.ts';
+import { WatchedSecrets } from './kubernetes/watched-secrets.ts';
 import { EndpointGuard } from './network/endpoint-guard.ts';
 import { OpenBackends } from './open-backend.ts';
 import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import type { KeyRing } from './secrets/key-ring.ts';
 import { openKeyRing } from './secrets/open-key-ring.ts';
+import { noReferences } from './secrets/secret-ref.ts';
 import { registrySettings } from './settings.ts';
 import type { RegistrySettings } from './settings.ts';
 import { storeCallRecorder } from './store-metrics.ts';
@@ -42,7 +46,10 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
   const roots = new LocalRoots([path.join(dataDir, 'backends'), ...settings.localRoots]);
   const guard = new EndpointGuard(settings.endpointDeny);
   const agents = guard.agents();
-  const backends = new OpenBackends({ db, keys, stores: { roots, agents, record: storeCallRecorder() }, logger });
+  const secrets = settings.secretRefs.length > 0 ? new WatchedSecrets(settings.secretRefs, logger) : null;
+  const references = secrets ?? noReferences;
+  const stores = { roots, agents, record: storeCallRecorder() };
+  const backends = new OpenBackends({ db, keys, references, stores, logger });
   const digests = new DigestCache();
   const seals = new Seals({ backends, digests, logger });
   const parts = {
@@ -53,6 +60,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
     roots,
     guard,
     keys,
+    references,
     digests,
     seals,
     reserveBytes: settings.localReserveBytes,
@@ -66,9 +74,11 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
     async start() {
       ring = await openKeyRing({ db, dataDir, secretKeys });
       hearOfChanges(wake.notifications, backends);
+      secrets?.start(await clusterSecrets(), (name) => void followRotation({ db, backends, logger }, name));
       await setUpDefaultBackend({ db, dataDir, backends, kind: settings.defaultBackend, logger });
     },
     async stop() {
+      await secrets?.stop();
       await seals.stop(sealsEndMs);
       agents.http.destroy();
       agents.https.destroy();

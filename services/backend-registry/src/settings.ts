@@ -5,6 +5,7 @@ import type { Values } from '@stowage/common/runtime/settings';
 import { parseNetwork } from './network/endpoint-guard.ts';
 import { parseSecretKeys } from './secrets/key-ring.ts';
 import type { SecretKey } from './secrets/key-ring.ts';
+import { isSecretName } from './secrets/secret-ref.ts';
 
 /** Link-local addresses, those that clouds answer metadata at, and what is no host's: reserved, or for examples and tests only. */
 export const deniedByDefault = [
@@ -55,6 +56,12 @@ export const registrySettings = {
     { absent: deniedByDefault },
   ),
   reconcileBandwidth: bandwidthSetting,
+  secretRefs: setting<string[]>(
+    'STOWAGE_SECRET_REFS',
+    'Kubernetes Secrets of the own namespace, comma-separated, that secrets of backends may be taken from.',
+    list(secretName),
+    { absent: [] },
+  ),
   secretKeys: setting<SecretKey[]>(
     'STOWAGE_SECRET_KEYS',
     'id:base64 of 32 bytes, comma-separated: the first seals, all open; unless set, one is made.',
@@ -70,6 +77,11 @@ function folders(text: string): string[] {
   const relative = found.find((folder) => !path.isAbsolute(folder));
   if (relative !== undefined) throw new Error(`must hold absolute paths, not "${relative}"`);
   return found.map((folder) => path.resolve(folder));
+}
+
+function secretName(text: string): string {
+  if (!isSecretName(text)) throw new Error(`must hold names of Kubernetes Secrets, not "${text}"`);
+  return text;
 }
 
 function network(text: string): string {

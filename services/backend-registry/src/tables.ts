@@ -41,12 +41,15 @@ interface BackendTable {
   updated_at: Generated<Date>;
 }
 
+/** Sealed, or a key of a Kubernetes Secret: one of both is null. */
 interface SecretTable {
   backend_id: string;
   field: string;
-  key_id: string;
-  nonce: Buffer;
-  sealed: Buffer;
+  key_id: string | null;
+  nonce: Buffer | null;
+  sealed: Buffer | null;
+  ref_name: string | null;
+  ref_key: string | null;
   sealed_at: Generated<Date>;
 }
 

@@ -25,6 +25,7 @@ import { registryByteEndpoints, registryEndpoints } from './rpc.ts';
 import type { RegistryParts } from './rpc.ts';
 import { Seals } from './seal-blob.ts';
 import { KeyRing, keyBytes } from './secrets/key-ring.ts';
+import { noReferences } from './secrets/secret-ref.ts';
 import type { BackendRow, Tables } from './tables.ts';
 
 /** What is to be staged. */
@@ -111,6 +112,7 @@ function replicaOver(
   const backends = new OpenBackends({
     db,
     keys,
+    references: noReferences,
     stores: { roots, agents: guard.agents(), record: () => undefined },
     logger,
   });
@@ -124,6 +126,7 @@ function replicaOver(
     roots,
     guard,
     keys,
+    references: noReferences,
     digests,
     seals,
     reserveBytes,

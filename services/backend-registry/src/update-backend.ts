@@ -17,7 +17,7 @@ import { checkPlace } from './config/check-place.ts';
 import { isMoved, parseConfig } from './config/parse-config.ts';
 import type { ParsedConfig } from './config/parse-config.ts';
 import { holdingsOf } from './delete-blockers.ts';
-import { writeSecrets } from './secrets/secret-table.ts';
+import { writeReferences, writeSecrets } from './secrets/secret-table.ts';
 import type { BackendRow } from './tables.ts';
 
 /** Someone else's change came between looking at the backend and changing it. */
@@ -56,7 +56,7 @@ async function tryUpdate(
   requireVersion(row, request.ifMatch);
   const isDefault = wantedDefault(row, request.isDefault);
   const name = request.name === undefined ? row.name : normalizeName(request.name);
-  const parsed = parseConfig(row.type, request.config ?? {}, row.config);
+  const parsed = parseConfig(row.type, request.config ?? {}, row.config, needs.references);
   const moved = isMoved(row.type, row.config, parsed.config);
   const next = { id: row.id, type: row.type, config: parsed.config };
   if (moved) await checkPlace(needs, next);
@@ -68,6 +68,7 @@ async function tryUpdate(
     if (now.version !== row.version) throw new ChangedMeanwhile();
     if (moved && !carries) await requireNothingHeld(trx, row.id);
     await writeSecrets(trx, needs.keys(), row.id, parsed.secrets);
+    await writeReferences(trx, row.id, parsed.refs);
     if (isDefault) await endOtherDefault(trx, row.id);
     await applyUpdate(trx, row, { name, isDefault, parsed, marked: moved ? carries : row.marked });
     return { backend: await getBackend(trx, row.id) };
@@ -85,9 +86,9 @@ function wantedDefault(row: BackendRow, wanted: boolean | undefined): boolean {
 }
 
 /** Whether a backend that holds something finds it at its new place: that bears its marker. */
-async function carriesOn(needs: ChangeNeeds, row: BackendRow, { config, secrets }: ParsedConfig): Promise<boolean> {
+async function carriesOn(needs: ChangeNeeds, row: BackendRow, parsed: ParsedConfig): Promise<boolean> {
   const { replicas, uploads } = await query(() => holdingsOf(needs.db, row.id));
-  return replicas + uploads > 0 && needs.backends.isMarkedAt(row, config, secrets);
+  return replicas + uploads > 0 && needs.backends.isMarkedAt(row, parsed);
 }
 
 async function requireNothingHeld(trx: Trx, backendId: string): Promise<void> {
@@ -105,7 +106,7 @@ async function applyUpdate(
   row: BackendRow,
   { name, isDefault, parsed, marked }: { name: string; isDefault: boolean; parsed: ParsedConfig; marked: boolean },
 ): Promise<void> {
-  const newSecrets = Object.keys(parsed.secrets).length > 0;
+  const newSecrets = Object.keys(parsed.secrets).length + Object.keys(parsed.refs).length > 0;
   const config: JsonObject = parsed.config;
   const kept = name === row.name && isDefault === row.is_default;
   if (!newSecrets && kept && JSON.stringify(config) === JSON.stringify(row.config)) return;

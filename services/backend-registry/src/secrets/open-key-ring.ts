@@ -53,7 +53,7 @@ async function usedKeys(db: Kysely<Tables>): Promise<string[]> {
   const rows = await query(() =>
     db.selectFrom('registry.backend_secrets').select('key_id').distinct().orderBy('key_id').execute(),
   );
-  return rows.map((row) => row.key_id);
+  return rows.flatMap((row) => row.key_id ?? []);
 }
 
 async function checkCanaries(db: Kysely<Tables>, ring: KeyRing, used: readonly string[]): Promise<void> {

@@ -5,9 +5,13 @@ import { unavailable } from '@stowage/common/errors';
 import type { SecretKeyTable, Tables } from '../tables.ts';
 import { SealError } from './key-ring.ts';
 import type { KeyRing, Sealed } from './key-ring.ts';
+import type { SecretRef } from './secret-ref.ts';
 
 /** Values of secret fields by name. */
 export type Secrets = Readonly<Record<string, string>>;
+
+/** References to Kubernetes Secrets by the field that has its value there. */
+export type SecretRefs = Readonly<Record<string, SecretRef>>;
 
 const canaryWord = 'canary';
 
@@ -31,7 +35,7 @@ export async function writeSecrets(
   await requireSameKeys(trx, ring);
   for (const [field, value] of fields) {
     const { keyId, nonce, sealed } = ring.seal(value, secretContext(backendId, field));
-    const row = { key_id: keyId, nonce, sealed, sealed_at: sql<Date>`now()` };
+    const row = { key_id: keyId, nonce, sealed, ref_name: null, ref_key: null, sealed_at: sql<Date>`now()` };
     await trx
       .insertInto('registry.backend_secrets')
       .values({ backend_id: backendId, field, ...row })
@@ -40,23 +44,47 @@ export async function writeSecrets(
   }
 }
 
-/** Opens all secrets of a backend. Throws `unavailable` for one that can't be opened. */
-export async function readSecrets(db: Kysely<Tables>, ring: KeyRing, backendId: string): Promise<Secrets> {
+/** Writes references in the transaction that changes their backend, each in the place of what its field had before. */
+export async function writeReferences(trx: Transaction<Tables>, backendId: string, refs: SecretRefs): Promise<void> {
+  for (const [field, { name, key }] of Object.entries(refs)) {
+    const row = { key_id: null, nonce: null, sealed: null, ref_name: name, ref_key: key, sealed_at: sql<Date>`now()` };
+    await trx
+      .insertInto('registry.backend_secrets')
+      .values({ backend_id: backendId, field, ...row })
+      .onConflict((conflict) => conflict.columns(['backend_id', 'field']).doUpdateSet(row))
+      .execute();
+  }
+}
+
+/** Opens the sealed secrets of a backend, and gives its references. Throws `unavailable` for one that can't be opened. */
+export async function readSecrets(
+  db: Kysely<Tables>,
+  ring: KeyRing,
+  backendId: string,
+): Promise<{ sealed: Secrets; refs: SecretRefs }> {
   const rows = await query(() =>
     db.selectFrom('registry.backend_secrets').selectAll().where('backend_id', '=', backendId).execute(),
   );
+  const sealed: Record<string, string> = {};
+  const refs: Record<string, SecretRef> = {};
   try {
-    return Object.fromEntries(
-      rows.map((row) => [row.field, ring.open(sealedOf(row), secretContext(backendId, row.field))]),
-    );
+    for (const row of rows) {
+      const { field, ref_name: name, ref_key: key } = row;
+      if (name !== null && key !== null) refs[field] = { name, key };
+      else sealed[field] = ring.open(sealedOf(row), secretContext(backendId, field));
+    }
   } catch (error) {
     if (!(error instanceof SealError)) throw error;
     throw unavailable('A secret of this backend can not be opened: is its key in STOWAGE_SECRET_KEYS?', error);
   }
+  return { sealed, refs };
 }
 
-export function sealedOf(row: { key_id: string; nonce: Buffer; sealed: Buffer }): Sealed {
-  return { keyId: row.key_id, nonce: row.nonce, sealed: row.sealed };
+/** Throws SealError for a row that holds nothing sealed. */
+export function sealedOf(row: { key_id: string | null; nonce: Buffer | null; sealed: Buffer | null }): Sealed {
+  const { key_id: keyId, nonce, sealed } = row;
+  if (keyId === null || nonce === null || sealed === null) throw new SealError('nothing is sealed there');
+  return { keyId, nonce, sealed };
 }
 
 /** Throws SealError where the ring's key of this id is another one. */

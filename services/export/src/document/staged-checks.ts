@@ -132,15 +132,16 @@ const placementChecks: readonly Check[] = [
   ),
   error(
     'default_backend',
-    'Only one backend can be the default one.',
-    (table) => `select '/backends' as pointer from ${table('backends')} having count(*) filter (where is_default) > 1`,
+    'There must be a backend, and only one can be the default one.',
+    (table) => `select '/backends' as pointer from ${table('backends')} having count(*) = 0 or count(*) filter (where is_default) > 1`,
   ),
   error(
     'default_policy',
     'The policy “default” is missing.',
     (table) =>
-      `select '/policies' as pointer where exists (select from ${table('backends')} where is_default)
-       and not exists (select from ${table('policies')} where file_class = 'default')`,
+      `select '/policies' as pointer from ${table('policies')} having count(*) = 0
+       or (count(*) filter (where file_class = 'default') = 0
+         and exists (select from ${table('backends')} where is_default))`,
   ),
   error(
     'too_many',

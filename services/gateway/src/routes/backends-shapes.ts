@@ -4,6 +4,13 @@ import type { Static } from 'typebox';
 import { Closed, Id, Nullable, Time } from '../http/schemas.ts';
 import { timeOf, timeOrNull } from './nodes.ts';
 
+const SecretRef = Closed({
+  name: Type.String({
+    description: 'A Kubernetes Secret in the service’s own namespace that STOWAGE_SECRET_REFS allows.',
+  }),
+  key: Type.String({ description: 'The key of it whose value is the credential.' }),
+});
+
 const fields = {
   id: Id,
   name: Type.String(),
@@ -12,6 +19,9 @@ const fields = {
   is_default: Type.Boolean({ description: 'Uploads land there where no backend of their policy can take them.' }),
   config: Type.Record(Type.String(), Type.Unknown(), { description: 'Public values only.' }),
   secret_fields: Type.Array(Type.String(), { description: 'Which credentials are set; their values never leave.' }),
+  secret_refs: Type.Record(Type.String(), SecretRef, {
+    description: 'Those of them whose value is taken from a Kubernetes Secret.',
+  }),
   health: Type.Object({
     status: Type.String({ enum: ['unknown', 'healthy', 'unhealthy'] }),
     checked_at: Nullable(Time),
@@ -52,8 +62,8 @@ const text = (description: string, example?: string) => {
 };
 const secret = (description: string) => {
   return Type.Optional(
-    Type.Union([Type.String({ maxLength: 4096 }), Type.Null()], {
-      description: `${description} Kept where it is left out, null or empty.`,
+    Type.Union([Type.String({ maxLength: 4096 }), Type.Null(), Closed({ secret_ref: SecretRef })], {
+      description: `${description} Kept where it is left out, null or empty; or a reference to a Kubernetes Secret.`,
     }),
   );
 };
@@ -85,6 +95,9 @@ export function toBackend(backend: BackendMessage): Static<typeof Backend> {
     is_default: backend.isDefault,
     config: backend.config ?? {},
     secret_fields: backend.secretFields,
+    secret_refs: Object.fromEntries(
+      Object.entries(backend.secretRefs).map(([field, { name, key }]) => [field, { name, key }]),
+    ),
     health: {
       status: health?.status ?? 'unknown',
       checked_at: timeOrNull(health?.checkedAt),
