@@ -4,6 +4,7 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 import type { handleUnaryCall, MethodDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
 import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
+import { noteIds } from '../runtime/spans.ts';
 import { contextFromHeaders } from './context.ts';
 import type { Endpoint } from './contract.ts';
 import { publicError } from './public-error.ts';
@@ -79,6 +80,7 @@ export class GrpcServer {
       call.on('cancelled', () => abort.abort());
       const header = (name: string): string | undefined => call.metadata.get(name)[0]?.toString();
       const context = contextFromHeaders(header, abort.signal);
+      noteIds(call.request);
       endpoint.call(method, call.request, context).then(
         (response) => callback(null, response),
         (error: unknown) => {
