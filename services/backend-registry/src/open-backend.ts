@@ -211,9 +211,9 @@ export class OpenBackends {
 
   async #openStore(row: BackendRow, newSecrets: Secrets): Promise<BlobStore> {
     const { db, keys, stores } = this.#needs;
-    const { type, config, marked, is_default: isDefault } = row;
+    const { id, type, config, marked, is_default: isDefault } = row;
     const secrets = { ...(await readSecrets(db, keys(), row.id)), ...newSecrets };
-    return openStore({ type, config, secrets, isDefault, marked }, stores);
+    return openStore({ id, type, config, secrets, isDefault, marked }, stores);
   }
 }
 
