@@ -1,3 +1,4 @@
+import type { Logger } from '@stowage/common/runtime/logger';
 import { gauge, observeLooks } from '@stowage/common/runtime/metrics';
 import type { Observation } from '@stowage/common/runtime/metrics';
 import type pg from 'pg';
@@ -15,13 +16,13 @@ export interface PlacementCounts extends Record<(typeof states)[number], number>
 }
 
 /** Tells how many blobs of each class lie as their policy says. Gives what ends that. */
-export function observePlacement(bulk: pg.Pool): () => void {
+export function observePlacement(bulk: pg.Pool, logger: Logger): () => void {
   const blobs = gauge('stowage_placement_blobs', 'Content by file class and by how well its policy is kept.');
   const oldest = gauge(
     'stowage_placement_oldest_unmet_seconds',
     'How long, at least, content is not as its policy says.',
   );
-  return observeLooks([blobs, oldest], timing, async () => {
+  return observeLooks([blobs, oldest], { ...timing, logger }, async () => {
     const counts = await countPlacement(bulk);
     return counts.flatMap(({ fileClass, oldestUnmet, ...byState }): Observation[] => [
       ...states.map((state): Observation => [blobs, byState[state], { file_class: fileClass, state }]),

@@ -28,7 +28,7 @@ export const serviceProcess: ServiceProcess<typeof catalogSettings> = {
       endpoints: catalogEndpoints(db, readBuilder(database), keeping),
       byteEndpoints: [],
       async start() {
-        endObserving = observePlacement(database.bulk);
+        endObserving = observePlacement(database.bulk, logger);
         worker.start();
         schedule.start();
       },

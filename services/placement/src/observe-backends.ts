@@ -1,4 +1,5 @@
 import { query } from '@stowage/common/database/transaction';
+import type { Logger } from '@stowage/common/runtime/logger';
 import { gauge, observeLooks } from '@stowage/common/runtime/metrics';
 import type { Observation } from '@stowage/common/runtime/metrics';
 import { sql } from 'kysely';
@@ -18,12 +19,12 @@ interface BackendRow {
 }
 
 /** Tells of each backend whether it is enabled and healthy, and what it holds. Gives what ends that. */
-export function observeBackends(db: Kysely<Tables>): () => void {
+export function observeBackends(db: Kysely<Tables>, logger: Logger): () => void {
   const up = gauge('stowage_backend_up', '1 while a backend is not known to be unhealthy, else 0.');
   const enabled = gauge('stowage_backend_enabled', '1 while a backend may take content, else 0.');
   const replicas = gauge('stowage_backend_replicas', 'Copies of content that a backend holds.');
   const bytes = gauge('stowage_backend_stored_bytes', 'Bytes of them.');
-  return observeLooks([up, enabled, replicas, bytes], timing, async () => {
+  return observeLooks([up, enabled, replicas, bytes], { ...timing, logger }, async () => {
     const rows = await readBackends(db);
     return rows.flatMap((row): Observation[] => {
       const labels = { backend: row.id, name: row.name, type: row.type };

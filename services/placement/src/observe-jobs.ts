@@ -1,5 +1,6 @@
 import { query } from '@stowage/common/database/transaction';
 import { jobKinds } from '@stowage/common/jobs/job';
+import type { Logger } from '@stowage/common/runtime/logger';
 import { gauge, observeLooks } from '@stowage/common/runtime/metrics';
 import type { Observation } from '@stowage/common/runtime/metrics';
 import { sql } from 'kysely';
@@ -20,10 +21,10 @@ interface KindRow {
 }
 
 /** Tells of jobs by kind: how many are in each state that is not over for good, and how long the oldest waits. Gives what ends that. */
-export function observeJobs(db: Kysely<Tables>): () => void {
+export function observeJobs(db: Kysely<Tables>, logger: Logger): () => void {
   const jobs = gauge('stowage_jobs', `Jobs by kind and state, up to ${countedMost} each.`);
   const oldest = gauge('stowage_jobs_oldest_due_seconds', 'How long the oldest job that is due waits for a worker.');
-  return observeLooks([jobs, oldest], timing, async () => {
+  return observeLooks([jobs, oldest], { ...timing, logger }, async () => {
     const rows = await readKinds(db);
     return rows.flatMap(({ kind, oldest: seconds, ...counts }): Observation[] => [
       ...Object.entries(counts).map(([state, count]): Observation => [jobs, count, { kind, state }]),
@@ -35,7 +36,7 @@ export function observeJobs(db: Kysely<Tables>): () => void {
 async function readKinds(db: Kysely<Tables>): Promise<KindRow[]> {
   const count = (state: string) => sql`(
     select count(*)::int from (
-      select from jobs.jobs where state = ${sql.lit(state)} and kind = known.kind limit ${countedMost}) some)`;
+      select from jobs.jobs where state = ${sql.lit(state)} and kind = known.kind limit ${countedMost}) counted)`;
   const { rows } = await query(() =>
     sql<KindRow>`
       select kind, ${count('pending')} as pending, ${count('running')} as running, ${count('failed')} as failed,

@@ -83,7 +83,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       )
         waiting = making;
       relay = await startRelay(db, nats, logger);
-      observing = [observeJobs(db), observeBackends(db)];
+      observing = [observeJobs(db, logger), observeBackends(db, logger)];
       for (const worker of workers) worker.start();
       for (const schedule of schedules) schedule.start();
     },

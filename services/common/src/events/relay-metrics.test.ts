@@ -48,7 +48,7 @@ async function scrape(): Promise<Record<string, number>> {
 
 test('metrics tell what waits and for how long, what was published, and whether the bus works', async () => {
   let works = true;
-  const metrics = relayMetrics(queryBuilder(database), async () => works, 0);
+  const metrics = relayMetrics(queryBuilder(database), async () => works, logger, 0);
   metrics.published(2);
   metrics.published(3);
   expect(await scrape()).toEqual({

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { query } from '../database/transaction.ts';
+import type { Logger } from '../runtime/logger.ts';
 import { counter, gauge, observeLooks } from '../runtime/metrics.ts';
 
 /** To count all that waits would cost more the longer the bus is away. */
@@ -15,7 +16,13 @@ export interface RelayMetrics {
 }
 
 /** Tells how many events wait and for how long, how many were published, and whether the bus `works`; asks while it is scraped. */
-export function relayMetrics<T>(db: Kysely<T>, works: () => Promise<boolean>, everyMs = 15_000): RelayMetrics {
+export function relayMetrics<T>(
+  db: Kysely<T>,
+  works: () => Promise<boolean>,
+  logger: Logger,
+  everyMs = 15_000,
+): RelayMetrics {
+  const settings = { everyMs, staleMs, logger };
   const published = counter('stowage_events_published_total', 'Events that the bus took.', [{}]);
   const waiting = gauge('stowage_events_waiting', `Events that are not published yet, up to ${countedMost}.`);
   const oldest = gauge(
@@ -24,8 +31,8 @@ export function relayMetrics<T>(db: Kysely<T>, works: () => Promise<boolean>, ev
   );
   const connected = gauge('stowage_events_bus_connected', '1 while the event bus takes events, else 0.');
   const stop = [
-    observeLooks([connected], { everyMs, staleMs }, async () => [[connected, (await works()) ? 1 : 0]]),
-    observeLooks([waiting, oldest], { everyMs, staleMs }, async () => {
+    observeLooks([connected], settings, async () => [[connected, (await works()) ? 1 : 0]]),
+    observeLooks([waiting, oldest], settings, async () => {
       const { count, ageSeconds } = await readBacklog(db);
       return [
         [waiting, count],

@@ -1,5 +1,6 @@
 import { metrics } from '@opentelemetry/api';
 import type { Attributes, BatchObservableCallback, Counter, Histogram, Meter, Observable } from '@opentelemetry/api';
+import type { Logger } from './logger.ts';
 import { withinWait } from '../within-wait.ts';
 
 const meter = (): Meter => metrics.getMeter('stowage');
@@ -37,6 +38,7 @@ export interface LookSettings {
   restFactor?: number;
   /** What is older is not told any more: then something is wrong, and a number would hide it. */
   staleMs: number;
+  logger: Logger;
   /** How long a scrape waits for a look; then it tells what the last one found. */
   waitMs?: number;
 }
@@ -86,8 +88,8 @@ class LastLook {
     try {
       this.#found = await this.#look();
       this.#foundAt = performance.now();
-    } catch {
-      // Told by what is missing; whoever needs the database logs why.
+    } catch (error) {
+      this.#settings.logger.warn({ err: error }, 'Metrics could not be read from the database.');
     }
     const { everyMs, restFactor = 0 } = this.#settings;
     this.#nextAt = performance.now() + Math.max(everyMs, restFactor * (performance.now() - startedAt));
