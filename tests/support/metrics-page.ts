@@ -13,11 +13,13 @@ export interface DocumentedMetric {
 /** The metrics that deploy/metrics.md promises. */
 export async function documentedMetrics(): Promise<DocumentedMetric[]> {
   const page = await readFile(join(repository, 'deploy/metrics.md'), 'utf8');
-  return [...page.matchAll(/^\| +`(stowage_\w+)` +\| +(\w+) +\|([^|]*)\|/gm)].map(([, name = '', type = '', labels = '']) => ({
-    name,
-    type,
-    labels: [...labels.matchAll(/`(\w+)`/g)].map(([, label = '']) => label).sort(),
-  }));
+  return [...page.matchAll(/^\| +`(stowage_\w+)` +\| +(\w+) +\|([^|]*)\|/gm)].map(
+    ([, name = '', type = '', labels = '']) => ({
+      name,
+      type,
+      labels: [...labels.matchAll(/`(\w+)`/g)].map(([, label = '']) => label).sort(),
+    }),
+  );
 }
 
 /** The metric that a line of a scrape, or a selector of a query, belongs to: a histogram has three. */
