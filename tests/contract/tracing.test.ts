@@ -114,9 +114,9 @@ describe('A trace', () => {
       expect.arrayContaining([
         '/api/directories',
         '/files',
-        '/files/:upload_id',
-        '/api/uploads/:upload_id/finalize',
-        '/api/files/:file_id/download',
+        '/files/{upload_id}',
+        '/api/uploads/{upload_id}/finalize',
+        '/api/files/{file_id}/download',
       ]),
     );
     for (const entry of entries) expect(entry.attributes['http.request.method']).toMatch(/^[A-Z]+$/);

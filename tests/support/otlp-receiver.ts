@@ -12,6 +12,8 @@ export interface Span {
   parentSpanId: string;
   kind: 'internal' | 'server' | 'client' | 'producer' | 'consumer' | 'unspecified';
   attributes: Record<string, unknown>;
+  /** The traces that it is linked to. */
+  links: string[];
 }
 
 const kinds = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'] as const;
@@ -64,7 +66,7 @@ export class OtlpReceiver {
     for (const { resource, scopeSpans } of resourceSpans) {
       const service = String(valuesOf(resource.attributes)['service.name']);
       for (const span of scopeSpans.flatMap(({ spans }) => spans)) {
-        const { name, traceId, spanId, parentSpanId = '' } = span;
+        const { name, traceId, spanId, parentSpanId = '', links = [] } = span;
         this.spans.push({
           service,
           name,
@@ -73,6 +75,7 @@ export class OtlpReceiver {
           parentSpanId,
           kind: kinds[span.kind] ?? 'unspecified',
           attributes: valuesOf(span.attributes),
+          links: links.map((link) => link.traceId),
         });
       }
     }
@@ -95,6 +98,7 @@ interface Export {
         parentSpanId?: string;
         kind: number;
         attributes: Attribute[];
+        links?: { traceId: string }[];
       }[];
     }[];
   }[];

@@ -53,7 +53,7 @@ export async function openContent(
   const { config, secrets } = parseConfig(type, values, null);
   const agents = new EndpointGuard(settings.endpointDeny).agents();
   // Whoever can run this may read any folder: the roots are not theirs to pass.
-  const place = { type, config, secrets, isDefault: true, marked: true };
+  const place = { id: 'unknown', type, config, secrets, isDefault: true, marked: true };
   const store = await openStore(place, { roots: new LocalRoots([]), agents, record: () => undefined });
   return {
     backendId: await store.identity(),

@@ -212,10 +212,10 @@ export class OpenBackends {
 
   async #openStore(row: BackendRow, changed: Partial<ParsedConfig> = {}): Promise<Opened> {
     const { db, keys, references, stores } = this.#needs;
-    const { type, config, marked, is_default: isDefault } = row;
-    const { sealed, refs } = await readSecrets(db, keys(), row.id);
+    const { id, type, config, marked, is_default: isDefault } = row;
+    const { sealed, refs } = await readSecrets(db, keys(), id);
     const secrets = await CurrentSecrets.find(references, sealed, refs, changed);
-    const store = await openStore({ type, config, secrets: secrets.values, isDefault, marked }, stores);
+    const store = await openStore({ id, type, config, secrets: secrets.values, isDefault, marked }, stores);
     const identity = new SharedTurn(() => store.identity());
     return { location: placeOf(row), secrets, store, identity, foundRightAt: 0, believedUntil: 0 };
   }

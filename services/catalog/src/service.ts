@@ -2,6 +2,7 @@ import { queryBuilder, readBuilder } from '@stowage/common/database/database';
 import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
+import { observePlacement } from './observe-placement.ts';
 import { purgeRecycleBin } from './purge-job.ts';
 import { catalogEndpoints } from './rpc.ts';
 import { catalogSettings } from './settings.ts';
@@ -20,16 +21,19 @@ export const serviceProcess: ServiceProcess<typeof catalogSettings> = {
       wake,
       logger,
     });
+    let endObserving = (): void => undefined;
     const schedule = new Schedule(db, 'purge_recycle_bin', common.jobIntervalMs, logger);
     return {
       name: 'catalog',
       endpoints: catalogEndpoints(db, readBuilder(database), keeping),
       byteEndpoints: [],
       async start() {
+        endObserving = observePlacement(database.bulk, logger);
         worker.start();
         schedule.start();
       },
       async drain() {
+        endObserving();
         schedule.stop();
         await worker.stop();
       },

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import type { Logger } from '@stowage/common/runtime/logger';
+import { inSpan } from '@stowage/common/runtime/spans';
 import { forgetBeforeImport } from './kept/keep-before-import.ts';
 import { dropLeftovers } from './plan/drop-leftovers.ts';
 
@@ -27,10 +28,14 @@ export class Housekeeping {
     await this.#running;
   }
 
+  async #clean(): Promise<void> {
+    await dropLeftovers(this.#bulk);
+    await forgetBeforeImport(this.#bulk);
+  }
+
   #tick(): void {
     this.#running = this.#running
-      .then(() => dropLeftovers(this.#bulk))
-      .then(() => forgetBeforeImport(this.#bulk))
+      .then(() => inSpan('housekeeping', { root: true }, () => this.#clean()))
       .catch((error: unknown) => this.#logger.warn({ err: error }, 'What is left of documents could not be dropped.'));
   }
 }

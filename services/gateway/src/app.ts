@@ -1,6 +1,7 @@
 import cors from '@fastify/cors';
 import rateLimit from '@fastify/rate-limit';
 import { AppError } from '@stowage/common/errors';
+import { routeTemplate } from '@stowage/common/runtime/request-span';
 import Fastify, { LogController } from 'fastify';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { createServer } from 'node:http';
@@ -11,6 +12,7 @@ import { addNotFound, requireAccess } from './http/access.ts';
 import { isTooLarge, sendError } from './http/error-handler.ts';
 import { addJsonParser } from './http/json-body.ts';
 import { RequestCounts } from './http/request-counts.ts';
+import { recordRequest } from './http/request-metrics.ts';
 import { addGate, RequestGate } from './http/request-gate.ts';
 import {
   addClientWatch,
@@ -152,6 +154,7 @@ function createGatewayServer(handler: RequestListener, headersTimeout: number): 
 function addRequestLog(app: App): void {
   app.addHook('onResponse', async (request, reply) => {
     const { method, url: route } = request.routeOptions;
+    recordRequest(routeTemplate(route), request.method, reply.statusCode, reply.elapsedTime);
     request.log.info({
       method: method ?? request.method,
       route: route ?? null,

@@ -22,6 +22,8 @@ import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
 import { placeBlob } from './reconcile/place-blob.ts';
+import { observeBackends } from './observe-backends.ts';
+import { observeJobs } from './observe-jobs.ts';
 import { placementEndpoints } from './rpc.ts';
 import { scrub } from './scrub.ts';
 import type { PlanLimits } from './planner/facts.ts';
@@ -64,6 +66,7 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
   const firstPolicy = { db, backends, logger };
   let waiting: Promise<void> = Promise.resolve();
   let relay: RunningRelay | undefined;
+  let observing: (() => void)[] = [];
   return {
     name: 'placement',
     endpoints: placementEndpoints({ db, reads: readBuilder(database), replicas, limits }),
@@ -80,11 +83,13 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       )
         waiting = making;
       relay = await startRelay(db, nats, logger);
+      observing = [observeJobs(db, logger), observeBackends(db, logger)];
       for (const worker of workers) worker.start();
       for (const schedule of schedules) schedule.start();
     },
     async drain() {
       stopping.abort();
+      for (const end of observing) end();
       for (const schedule of schedules) schedule.stop();
       await Promise.all(workers.map((worker) => worker.stop()));
       await waiting;

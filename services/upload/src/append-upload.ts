@@ -4,6 +4,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { query } from '@stowage/common/database/transaction';
 import { AppError, validationError } from '@stowage/common/errors';
 import type { CallContext } from '@stowage/common/rpc/context';
+import { linkTo } from '@stowage/common/runtime/spans';
 import type { AppendUploadRequest, AppendUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
 import { sql } from 'kysely';
 import { checkLength } from './create-upload.ts';
@@ -35,6 +36,7 @@ export async function appendUpload(
   context: CallContext,
 ): Promise<Answer> {
   const upload = await findUpload(parts.reads, request.id, context);
+  linkTo(upload.traceparent);
   if (upload.state !== 'open') return appendNothing(upload, request, body);
   await refuseUnread(parts, upload, request, context);
   return parts.appends.run(requireActor(context).userId, async () => {

@@ -4,6 +4,7 @@ import { violatedConstraint } from '@stowage/common/database/database-error';
 import { inTransaction, query } from '@stowage/common/database/transaction';
 import { AppError, unavailable, validationError } from '@stowage/common/errors';
 import { newId, rootDirectoryId } from '@stowage/common/ids';
+import { currentTraceparent } from '@stowage/common/jobs/outbox';
 import { withinWait } from '@stowage/common/within-wait';
 import type { CallContext } from '@stowage/common/rpc/context';
 import type {
@@ -19,6 +20,7 @@ import { fileClassOf } from './media-type.ts';
 import type { UploadParts } from './parts.ts';
 import { bareMediaType, checkTarget } from './target.ts';
 import type { Target } from './target.ts';
+import { uploadEvents } from './upload-metrics.ts';
 import { requireActor, uploadColumns, uploadMessage } from './uploads.ts';
 import type { Upload } from './uploads.ts';
 
@@ -163,11 +165,11 @@ function insertWhileFewer(upload: NewUpload, expiryMs: number, most: number): Ra
   const { id, userId, length, metadata, target, backendId } = upload;
   return sql<StagedUpload>`
     insert into upload.uploads as u (id, user_id, length, metadata, filename, directory_id, media_type, file_class, sha256,
-      on_conflict, file_id, blob_id, backend_id, expires_at)
+      on_conflict, file_id, blob_id, backend_id, expires_at, traceparent)
     select ${id}::uuid, ${userId}::uuid, ${length}::bigint, ${metadata}::text, ${target.filename}::text,
       ${target.directoryId}::uuid, ${target.mediaType}::text, ${target.fileClass}::text, ${target.sha256}::bytea,
       ${target.onConflict}::text, ${newId()}::uuid, ${newId()}::uuid, ${backendId}::uuid,
-      now() + ${expiryMs} * interval '1 ms'
+      now() + ${expiryMs} * interval '1 ms', ${currentTraceparent()}::text
     where (select count(*) from upload.uploads where user_id = ${userId} and state in ('open', 'finalizing')) < ${most}
     returning ${uploadColumns}`;
 }
@@ -190,7 +192,9 @@ async function land<R>(
   for (;;) {
     const { upload, hasAlternative } = await addUpload(parts, request, except, context);
     try {
-      return { upload, result: await work(upload, hasAlternative ? withinPatience : (call) => call, hasAlternative) };
+      const result = await work(upload, hasAlternative ? withinPatience : (call) => call, hasAlternative);
+      uploadEvents.add(1, { event: 'started' });
+      return { upload, result };
     } catch (error) {
       await endQuietly(parts, upload);
       if (!hasAlternative || context.signal.aborted || !mayBeItsBackend(error)) throw error;

@@ -8,6 +8,7 @@ import { sql } from 'kysely';
 import type { RawBuilder } from 'kysely';
 import { freeContent, tombstoneHours } from './free-content.ts';
 import type { UploadParts } from './parts.ts';
+import { uploadEvents } from './upload-metrics.ts';
 import { isBeingWritten } from './uploads.ts';
 
 const batch = 500;
@@ -27,6 +28,7 @@ interface EndingRow {
 export function expireUploads(parts: UploadParts): JobHandler {
   return async (job, { signal, progress }) => {
     const expired = await inBatches(signal, () => change(parts, endExpired()));
+    uploadEvents.add(expired, { event: 'expired' });
     const freeing = await freeEnded(parts, backgroundContext(signal, job.id), progress);
     const finalized = await inBatches(signal, () => change(parts, removeOld('finalized')));
     const ended = await inBatches(signal, () => change(parts, removeOld('ended')));

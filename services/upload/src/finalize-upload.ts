@@ -4,6 +4,7 @@ import { AppError, unavailable, validationError } from '@stowage/common/errors';
 import { rootDirectoryId } from '@stowage/common/ids';
 import { answeredBefore, idempotent } from '@stowage/common/jobs/idempotency';
 import type { CallContext } from '@stowage/common/rpc/context';
+import { linkTo } from '@stowage/common/runtime/spans';
 import { NodeKind, OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
 import { FinalizeUploadResponseSchema } from '@stowage/proto/stowage/upload/v1/upload';
 import type { FinalizeUploadRequest } from '@stowage/proto/stowage/upload/v1/upload';
@@ -16,6 +17,7 @@ import { sealUpload, waitLeftMs } from './seal-upload.ts';
 import type { SealedUpload } from './seal-upload.ts';
 import { checkTarget } from './target.ts';
 import type { Target } from './target.ts';
+import { uploadEvents } from './upload-metrics.ts';
 import { findUpload, lengthOf, onConflicts } from './uploads.ts';
 import type { Upload } from './uploads.ts';
 
@@ -48,6 +50,7 @@ export async function finalizeUpload(
   const before = await query(() => answeredBefore(parts.reads, context, FinalizeUploadResponseSchema));
   if (before) return before;
   const upload = await findUpload(parts.reads, request.id, context);
+  linkTo(upload.traceparent);
   if (upload.state === 'finalized') return presentFile(parts, upload, context);
   const target = finalTarget(upload, checkTarget(request.target));
   if (upload.state === 'open' && !parts.complete.has(upload.id)) await requireComplete(parts, upload, context);
@@ -65,8 +68,11 @@ export async function finalizeUpload(
     file,
     created: await markFinalized(db, upload.id, parts.settings.expiryMs),
   });
-  if (!context.idempotency) return query(() => finish(parts.db));
-  return inTransaction(parts.db, (trx) => idempotent(trx, context, FinalizeUploadResponseSchema, () => finish(trx)));
+  const answer = await (context.idempotency
+    ? inTransaction(parts.db, (trx) => idempotent(trx, context, FinalizeUploadResponseSchema, () => finish(trx)))
+    : query(() => finish(parts.db)));
+  if (answer.created) uploadEvents.add(1, { event: 'finalized' });
+  return answer;
 }
 
 /** The file as it is now. Not by CommitFile: that could make anew what was deleted for good since. */

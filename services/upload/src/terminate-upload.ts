@@ -3,6 +3,7 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import type { TerminateUploadRequest } from '@stowage/proto/stowage/upload/v1/upload';
 import { endUpload, freeContent } from './free-content.ts';
 import type { UploadParts } from './parts.ts';
+import { uploadEvents } from './upload-metrics.ts';
 import { findUpload } from './uploads.ts';
 
 /** Ends an unfinished upload, stops its writer and frees its space. Never touches a file that came of it. */
@@ -16,6 +17,7 @@ export async function terminateUpload(
     const { state } = await findUpload(parts.reads, request.id, context);
     throw new AppError('state_conflict', refusal(state));
   }
+  uploadEvents.add(1, { event: 'terminated' });
   try {
     await parts.leases.stopWriter(upload.id);
     await freeContent(parts, upload, context);

@@ -38,6 +38,8 @@ interface UploadRow {
   sealed_key: string | null;
   created_at: Date;
   expires_at: Date;
+  /** Of the request that made it. */
+  traceparent: string | null;
 }
 
 /** An upload that is neither expired nor ended. */
@@ -47,7 +49,8 @@ export interface Upload extends UploadRow {
 
 /** The columns of UploadRow, from `upload.uploads u`. */
 export const uploadColumns = sql`u.id, u.state, u.length, u.metadata, u.filename, u.directory_id, u.media_type,
-  u.file_class, u.sha256, u.on_conflict, u.file_id, u.blob_id, u.backend_id, u.sealed_key, u.created_at, u.expires_at`;
+  u.file_class, u.sha256, u.on_conflict, u.file_id, u.blob_id, u.backend_id, u.sealed_key, u.created_at, u.expires_at,
+  u.traceparent`;
 
 /** True for an upload `u` that somebody is writing to: it does not expire meanwhile. */
 export const isBeingWritten = sql`exists (

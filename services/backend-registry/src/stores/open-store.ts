@@ -14,10 +14,14 @@ import { isRefusal, refusal } from './store-refusal.ts';
 import { WebdavStore } from './webdav-store.ts';
 import type { WebdavConfig } from './webdav-store.ts';
 import { guardAppendableStore, guardStore } from './wrappers/guard-store.ts';
+import { measure } from './wrappers/measure.ts';
 import type { CallRecorder } from './wrappers/measure.ts';
+import { WrappedAppendableStore } from './wrappers/wrapped-appendable-store.ts';
 
 /** Which store to open. */
 export interface StorePlace {
+  /** Of the backend. */
+  id: string;
   type: BackendType;
   /** Public values, as parseConfig gives them. */
   config: JsonObject;
@@ -31,7 +35,7 @@ export interface StorePlace {
 export interface StoreNeeds {
   roots: LocalRoots;
   agents: Agents;
-  /** Hears of each call over the network. */
+  /** Hears of each call of a store. */
   record: CallRecorder;
 }
 
@@ -47,13 +51,14 @@ export class MarkerFault extends AppError {
 
 /** Opens the store of a backend; its identity is the caller's to check. Throws `unavailable`. */
 export async function openStore(place: StorePlace, needs: StoreNeeds): Promise<BlobStore> {
+  const measured = measure(place.id, needs.record);
   switch (place.type) {
     case 'local_directory':
-      return openLocal(place, needs.roots);
+      return new WrappedAppendableStore(await openLocal(place, needs.roots), [measured]);
     case 's3':
-      return guardAppendableStore(await S3Store.open(s3Config(place), needs.agents), needs.record);
+      return guardAppendableStore(await S3Store.open(s3Config(place), needs.agents), measured);
     case 'webdav':
-      return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), needs.record);
+      return guardStore(await WebdavStore.open(webdavConfig(place), needs.agents), measured);
   }
 }
 
@@ -81,7 +86,7 @@ function webdavConfig({ config, secrets }: StorePlace): WebdavConfig {
   };
 }
 
-async function openLocal({ config, isDefault, marked }: StorePlace, roots: LocalRoots): Promise<BlobStore> {
+async function openLocal({ config, isDefault, marked }: StorePlace, roots: LocalRoots): Promise<AppendableStore> {
   const rootPath = config['root_path'];
   if (typeof rootPath !== 'string') throw unavailable('The configuration of this backend names no root_path.');
   // Links may lead elsewhere by now than when the configuration was taken.

@@ -3,6 +3,7 @@ import type { S3Client, S3ClientConfig } from '@aws-sdk/client-s3';
 import { limitAnswers } from './limit-answers.ts';
 import type { StoreLimits } from './idle-limit.ts';
 import type { S3Config, StoreAgents } from './s3-config.ts';
+import { traceCalls } from './trace-calls.ts';
 
 /** The SDK and a client of it. */
 export interface S3Connection {
@@ -34,6 +35,7 @@ export async function connectS3(config: S3Config, agents: StoreAgents, limits: S
     }),
   });
   limitAnswers(client);
+  traceCalls(client);
   const prefix = config.prefix.replace(/^\/+|\/+$/g, '');
   return {
     sdk,

@@ -209,7 +209,7 @@ describe('a backend without keys', () => {
     try {
       for (const secrets of [{}, { access_key_id: 'an-id' }, { secret_access_key: 'a-secret' }]) {
         const config = { endpoint: url, region: 'us-east-1', bucket: 'some' };
-        const place = { type: 's3', config, secrets, isDefault: false, marked: false } as const;
+        const place = { id: newId(), type: 's3', config, secrets, isDefault: false, marked: false } as const;
         const needs = { roots: new LocalRoots([]), agents: guarded(), record: () => undefined };
         expect((await refuses(openStore(place, needs), 'unavailable')).detail).toMatch(/has no (access_key_id|secret)/);
       }

@@ -3,6 +3,7 @@ import https from 'node:https';
 import { setTimeout } from 'node:timers/promises';
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import type { StoreAgents } from './s3-config.ts';
+import { inCallSpan } from './store-span.ts';
 import { abortError, oddAnswer, statusError } from './webdav-errors.ts';
 import { Exchange } from './webdav-exchange.ts';
 import type { WebdavLimits } from './webdav-limits.ts';
@@ -97,9 +98,14 @@ export class WebdavHttp {
         ...(body === undefined ? {} : { 'content-length': Buffer.byteLength(body) }),
       },
     });
-    return new Exchange(request, signal ?? never, this.limits.connectMs);
+    const exchange = new Exchange(request, signal ?? never, this.limits.connectMs);
+    void inCallSpan(method, { hostname, port }, () => exchange.answer, statusOf).catch(ignore);
+    return exchange;
   }
 }
+
+/** Whoever made the call is told too. */
+function ignore(): void {}
 
 /** The status of an answer. */
 export function statusOf(response: IncomingMessage): number {

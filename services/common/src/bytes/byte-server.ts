@@ -13,6 +13,7 @@ import type { CallContext } from '../rpc/context.ts';
 import { publicError } from '../rpc/public-error.ts';
 import type { ServiceName } from '../rpc/connections.ts';
 import { closeHttpServer } from '../runtime/close-http-server.ts';
+import { failSpan, noteIds } from '../runtime/spans.ts';
 import type { Logger } from '../runtime/logger.ts';
 import { admitted } from '../tls/admission.ts';
 import { byteCallersOf } from '../tls/callers.ts';
@@ -82,7 +83,8 @@ export class ByteServer {
   /** With a span of its own within the caller's trace. */
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const caller = propagation.extract(otelContext.active(), request.headers);
-    const name = `bytes${request.url ?? ''}`;
+    const known = this.#endpoints.has(request.url ?? '');
+    const name = `bytes${known ? request.url : ''}`;
     await trace.getTracer('stowage').startActiveSpan(name, { kind: SpanKind.SERVER }, caller, async (span) => {
       await this.#answer(request, response);
       span.end();
@@ -153,6 +155,7 @@ export class ByteServer {
     if (!endpoint) throw new AppError('not_found', 'There is no such byte operation.');
     const packed = Buffer.from(request.headers[requestHeader]?.toString() ?? '', 'base64url');
     const message = fromBinary(endpoint.operation.input, packed);
+    noteIds(message);
     if (endpoint.kind === 'upload') {
       const result = await endpoint.run(message, request, context);
       this.#begin(request, response, 'application/x-protobuf');
@@ -172,6 +175,7 @@ export class ByteServer {
   #refuse(request: IncomingMessage, response: ServerResponse, thrown: unknown, context: CallContext): void {
     const name = `bytes${request.url ?? ''}`;
     const error = publicError(toAppError(thrown), { logger: this.#logger, requestId: context.requestId, name });
+    failSpan(error.code);
     if (response.headersSent || response.destroyed) {
       response.destroy();
       return;

@@ -1,6 +1,7 @@
 import { Kysely, PostgresAdapter, PostgresDialect, PostgresIntrospector, PostgresQueryCompiler } from 'kysely';
 import pg from 'pg';
 import type { Logger } from '../runtime/logger.ts';
+import { observePools } from './pool-metrics.ts';
 import { PreparedStatements } from './prepared-statements.ts';
 import { SharedReads } from './shared-reads.ts';
 import { endWhenSilent } from './silent-connections.ts';
@@ -65,11 +66,13 @@ export function openDatabase(options: DatabaseOptions): Database {
   const readOnly = [...guards, '-c default_transaction_read_only=on'];
   const reads = new SharedReads({ ...connection, options: readOnly.join(' ') }, statements);
   const bulkPool = openBulk(options);
+  const endObserving = observePools(options.service, { main: pool, bulk: bulkPool });
   return {
     pool,
     reads,
     bulk: bulkPool,
     async close() {
+      endObserving();
       await Promise.all([pool.end(), reads.close(), bulkPool.end()]);
     },
   };

@@ -26,6 +26,7 @@ import * as exportJobs from './migrations/0021-export-jobs.ts';
 import * as restorePlans from './migrations/0023-restore-plans.ts';
 import * as imports from './migrations/0024-import.ts';
 import * as integrity from './migrations/0025-integrity.ts';
+import * as telemetry from './migrations/0026-telemetry.ts';
 import * as secretRefs from './migrations/0027-secret-refs.ts';
 
 /** The one history of the one database; a name is never changed or reused. */
@@ -53,6 +54,7 @@ export const migrations: Record<string, Migration> = {
   '0023-restore-plans': restorePlans,
   '0024-import': imports,
   '0025-integrity': integrity,
+  '0026-telemetry': telemetry,
   '0027-secret-refs': secretRefs,
 };
 

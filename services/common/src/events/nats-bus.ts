@@ -31,6 +31,7 @@ export class NatsBus implements EventBus {
     const { client } = await this.#connection.use();
     const about = headers();
     about.set('content-type', cloudEventMediaType);
+    if (event.traceparent !== undefined) about.set('traceparent', event.traceparent);
     try {
       await client.publish(event.type, JSON.stringify(event), {
         msgID: event.id,

@@ -48,12 +48,12 @@ async function scrape(): Promise<Record<string, number>> {
 
 test('metrics tell what waits and for how long, what was published, and whether the bus works', async () => {
   let works = true;
-  const metrics = relayMetrics(queryBuilder(database), async () => works);
+  const metrics = relayMetrics(queryBuilder(database), async () => works, logger, 0);
   metrics.published(2);
   metrics.published(3);
   expect(await scrape()).toEqual({
     stowage_events_waiting: 0,
-    stowage_events_waiting_age: 0,
+    stowage_events_oldest_waiting_seconds: 0,
     stowage_events_published_total: 5,
     stowage_events_bus_connected: 1,
   });
@@ -64,7 +64,7 @@ test('metrics tell what waits and for how long, what was published, and whether 
   await admin.query(write, [3, null]);
   const waiting = await scrape();
   expect(waiting).toMatchObject({ stowage_events_waiting: 3, stowage_events_bus_connected: 0 });
-  expect(Math.abs((waiting['stowage_events_waiting_age'] ?? 0) - 3_600)).toBeLessThan(60);
+  expect(Math.abs((waiting['stowage_events_oldest_waiting_seconds'] ?? 0) - 3_600)).toBeLessThan(60);
   await admin.query(write, [10_000, null]);
   expect(await scrape()).toMatchObject({ stowage_events_waiting: 10_000 });
   metrics.stop();

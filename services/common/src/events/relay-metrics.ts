@@ -1,10 +1,12 @@
-import { metrics } from '@opentelemetry/api';
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
 import { query } from '../database/transaction.ts';
+import type { Logger } from '../runtime/logger.ts';
+import { counter, gauge, observeLooks } from '../runtime/metrics.ts';
 
 /** To count all that waits would cost more the longer the bus is away. */
 const countedMost = 10_000;
+const staleMs = 120_000;
 
 /** What a relay tells of itself and of the outbox. */
 export interface RelayMetrics {
@@ -13,32 +15,32 @@ export interface RelayMetrics {
   stop(): void;
 }
 
-/** Tells how many events wait and for how long, how many were published, and whether the bus `works`; asks when it is scraped. */
-export function relayMetrics<T>(db: Kysely<T>, works: () => Promise<boolean>): RelayMetrics {
-  const meter = metrics.getMeter('stowage');
-  const published = meter.createCounter('stowage.events.published', { description: 'Events that the bus took.' });
-  const waiting = meter.createObservableGauge('stowage.events.waiting', {
-    description: `Events that are not published yet, up to ${countedMost}.`,
-  });
-  const oldest = meter.createObservableGauge('stowage.events.waiting.age', {
-    unit: 's',
-    description: 'How long the first of the events that are not published has been waiting; 0 where none is.',
-  });
-  const connected = meter.createObservableGauge('stowage.events.bus.connected', {
-    description: '1 while the event bus takes events, else 0.',
-  });
-  const observed = [waiting, oldest, connected];
-  const observe: Parameters<typeof meter.addBatchObservableCallback>[0] = async (result) => {
-    result.observe(connected, (await works()) ? 1 : 0);
-    const backlog = await readBacklog(db);
-    result.observe(waiting, backlog.count);
-    result.observe(oldest, backlog.ageSeconds);
-  };
-  meter.addBatchObservableCallback(observe, observed);
-  return {
-    published: (count) => published.add(count),
-    stop: () => meter.removeBatchObservableCallback(observe, observed),
-  };
+/** Tells how many events wait and for how long, how many were published, and whether the bus `works`; asks while it is scraped. */
+export function relayMetrics<T>(
+  db: Kysely<T>,
+  works: () => Promise<boolean>,
+  logger: Logger,
+  everyMs = 15_000,
+): RelayMetrics {
+  const settings = { everyMs, staleMs, logger };
+  const published = counter('stowage_events_published_total', 'Events that the bus took.', [{}]);
+  const waiting = gauge('stowage_events_waiting', `Events that are not published yet, up to ${countedMost}.`);
+  const oldest = gauge(
+    'stowage_events_oldest_waiting_seconds',
+    'The age of the oldest of them; 0 where there is none.',
+  );
+  const connected = gauge('stowage_events_bus_connected', '1 while the event bus takes events, else 0.');
+  const stop = [
+    observeLooks([connected], settings, async () => [[connected, (await works()) ? 1 : 0]]),
+    observeLooks([waiting, oldest], settings, async () => {
+      const { count, ageSeconds } = await readBacklog(db);
+      return [
+        [waiting, count],
+        [oldest, ageSeconds],
+      ];
+    }),
+  ];
+  return { published: (count) => published.add(count), stop: () => stop.forEach((end) => end()) };
 }
 
 async function readBacklog<T>(db: Kysely<T>): Promise<{ count: number; ageSeconds: number }> {

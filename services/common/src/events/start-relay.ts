@@ -21,7 +21,7 @@ const checkMs = 1_000;
 /** Begins to publish the outbox, to NATS where there is an address. Whether that is there now does not matter. */
 export async function startRelay<T>(db: Kysely<T>, address: NatsAddress | null, logger: Logger): Promise<RunningRelay> {
   const bus = await openEventBus(address, logger);
-  const metrics = relayMetrics(db, () => works());
+  const metrics = relayMetrics(db, () => works(), logger);
   const relay = new OutboxRelay({ db, bus, logger, onPublished: metrics.published });
   const works = async (): Promise<boolean> => !relay.busFails && answers(bus);
   relay.start();

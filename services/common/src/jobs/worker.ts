@@ -1,11 +1,12 @@
-import { context as otelContext, propagation, SpanStatusCode, trace } from '@opentelemetry/api';
 import type { Kysely } from 'kysely';
 import { AppError, toAppError } from '../errors.ts';
 import { newId } from '../ids.ts';
 import type { Logger } from '../runtime/logger.ts';
+import { failSpan, inSpan, linksTo } from '../runtime/spans.ts';
 import { backoffMs } from './backoff.ts';
 import { PermanentJobError, PostponedJob } from './job.ts';
 import type { ClaimedJob, JobHandler, JobKind, Progress } from './job.ts';
+import { recordJobRun } from './job-metrics.ts';
 import { claimJobs, renewLease, settleJob } from './queue.ts';
 import type { Lease, Outcome } from './queue.ts';
 import type { WakeListener } from './wake-listener.ts';
@@ -116,27 +117,28 @@ export class Worker<T> {
   async #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
     // Claimed while the process began to stop: no handler is begun that would miss the signal.
     if (signal.aborted) return { state: 'released' };
-    const parent = propagation.extract(otelContext.active(), { traceparent: job.traceparent ?? '' });
-    return trace
-      .getTracer('stowage')
-      .startActiveSpan(
-        `job ${job.kind}`,
-        { attributes: { 'stowage.job.id': job.id } },
-        parent,
-        async (span): Promise<Outcome> => {
-          try {
-            const handler = this.#handlers.get(job.kind);
-            if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
-            const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
-            return { state: 'succeeded', result, progress };
-          } catch (error) {
-            span.setStatus({ code: SpanStatusCode.ERROR });
-            return this.#failure(job, error);
-          } finally {
-            span.end();
-          }
-        },
-      );
+    const startedAt = performance.now();
+    const attributes = { 'stowage.job.id': job.id, 'stowage.job.kind': job.kind, 'stowage.job.attempt': job.attempt };
+    // A trace of its own, linked to what caused the job: that may be long over, and have caused thousands.
+    const settings = { root: true, links: linksTo(job.traceparent), attributes };
+    const outcome = await inSpan(`job ${job.kind}`, settings, async () => {
+      const ended = await this.#handle(job, signal, progress);
+      if (ended.state === 'failed' || ended.state === 'pending') failSpan(ended.code);
+      return ended;
+    });
+    recordJobRun(job.kind, outcome.state, performance.now() - startedAt);
+    return outcome;
+  }
+
+  async #handle(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+    try {
+      const handler = this.#handlers.get(job.kind);
+      if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
+      const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
+      return { state: 'succeeded', result, progress };
+    } catch (error) {
+      return this.#failure(job, error);
+    }
   }
 
   #failure(job: ClaimedJob, error: unknown): Outcome {

@@ -3,6 +3,7 @@ import type { DescMessage, DescService } from '@bufbuild/protobuf';
 import type { ByteEndpoint, Downloader, DownloadOperation, Uploader, UploadOperation } from '../bytes/operations.ts';
 import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
+import { noteIds } from '../runtime/spans.ts';
 import type { Client, Endpoint } from './contract.ts';
 import { localClient } from './local-client.ts';
 import { publicError } from './public-error.ts';
@@ -57,8 +58,10 @@ export class LocalConnections implements Connections {
       const endpoint = this.#byteEndpoints.get(operation.path);
       if (endpoint?.kind !== 'upload') throw new Error(`nobody serves ${operation.path}`);
       try {
+        const message = create(operation.input, request);
+        noteIds(message);
         // The endpoint made its answer with `create(operation.output, …)`.
-        return (await endpoint.run(create(operation.input, request), body, context)) as never;
+        return (await endpoint.run(message, body, context)) as never;
       } catch (error) {
         throw this.#shown(error, context.requestId, operation.path);
       }
@@ -70,7 +73,9 @@ export class LocalConnections implements Connections {
       const endpoint = this.#byteEndpoints.get(operation.path);
       if (endpoint?.kind !== 'download') throw new Error(`nobody serves ${operation.path}`);
       try {
-        return await endpoint.run(create(operation.input, request), context);
+        const message = create(operation.input, request);
+        noteIds(message);
+        return await endpoint.run(message, context);
       } catch (error) {
         throw this.#shown(error, context.requestId, operation.path);
       }

@@ -4,6 +4,7 @@ import { Server, ServerCredentials, status } from '@grpc/grpc-js';
 import type { handleUnaryCall, MethodDefinition, ServerUnaryCall, UntypedServiceImplementation } from '@grpc/grpc-js';
 import { toAppError } from '../errors.ts';
 import type { Logger } from '../runtime/logger.ts';
+import { noteIds } from '../runtime/spans.ts';
 import { admitted } from '../tls/admission.ts';
 import { rpcCallersOf } from '../tls/callers.ts';
 import { PeerServerCredentials } from '../tls/grpc-credentials.ts';
@@ -100,6 +101,7 @@ export class GrpcServer {
         callback({ code: status.PERMISSION_DENIED, details: 'This caller may not make this call.' });
         return;
       }
+      noteIds(call.request);
       const name = `${endpoint.descriptor.typeName}/${method.name}`;
       const run = (inner: CallContext): Promise<Message> => endpoint.call(method, call.request, inner);
       // gRPC itself ends a call whose caller set a deadline.

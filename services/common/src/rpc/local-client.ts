@@ -1,5 +1,6 @@
 import type { DescService } from '@bufbuild/protobuf';
 import type { Logger } from '../runtime/logger.ts';
+import { noteIds } from '../runtime/spans.ts';
 import { toAppError } from '../errors.ts';
 import { clientFor, defaultTimeoutMs } from './contract.ts';
 import type { Client, Endpoint } from './contract.ts';
@@ -17,6 +18,7 @@ export function localClient<S extends DescService>(
 ): Client<S> {
   return clientFor(descriptor, async (method, request, context, options) => {
     const name = `${descriptor.typeName}/${method.name}`;
+    noteIds(request);
     try {
       return await withDeadline(context, options.timeoutMs ?? defaultTimeoutMs, name, (inner) =>
         find(descriptor).call(method, request, inner),

@@ -11,6 +11,12 @@ export const commonSettings = {
       fallback: 'info',
     },
   ),
+  metrics: setting(
+    'STOWAGE_METRICS',
+    'Whether the management port serves metrics without a collector of traces too: true or false.',
+    oneOf('true', 'false'),
+    { fallback: 'false' },
+  ),
   drainMs: setting('STOWAGE_DRAIN_TIMEOUT', 'How long a stopping process finishes what is under way.', waitingTime, {
     fallback: '8s',
   }),

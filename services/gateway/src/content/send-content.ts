@@ -6,6 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { allSent, write } from '../http/outgoing.ts';
+import { recordSent } from '../http/request-metrics.ts';
 import { present } from '../routes/nodes.ts';
 import { contentHeaders } from './content-headers.ts';
 import { judge, rangeStands } from './preconditions.ts';
@@ -55,7 +56,10 @@ export async function sendContent(
   };
   if (request.method === 'HEAD') return reply.code(head.status).headers(head.headers).send();
   const whole = await short.read(dependencies, source, context);
-  if (whole) return reply.code(head.status).headers(head.headers).send(whole.subarray(start, end));
+  if (whole) {
+    recordSent(end - start);
+    return reply.code(head.status).headers(head.headers).send(whole.subarray(start, end));
+  }
   return sendBytes(dependencies, reply, head, source, { start, end }, context);
 }
 
@@ -93,8 +97,10 @@ async function sendBytes(
   const response = reply.raw;
   response.writeHead(head.status, Object.fromEntries(headers));
   try {
-    for (let piece = first; !piece.done; piece = await pieces.next())
+    for (let piece = first; !piece.done; piece = await pieces.next()) {
+      recordSent(piece.value.length);
       await write(response, piece.value, context.signal);
+    }
     await allSent(response, context.signal);
     response.end();
   } catch (error) {

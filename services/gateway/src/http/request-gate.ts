@@ -1,6 +1,7 @@
 import { unavailable } from '@stowage/common/errors';
 import type { FastifyInstance } from 'fastify';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { recordRefusal } from './request-metrics.ts';
 import { problemHeaders, problemOf } from './problem.ts';
 import { isTus, requestIdOf, strictPolicy } from './server-guards.ts';
 
@@ -103,6 +104,7 @@ const droppedBytes = 65_536;
 
 function refuse(request: IncomingMessage, response: ServerResponse): void {
   if (response.destroyed) return;
+  recordRefusal();
   const error = unavailable(
     'More requests arrive than can be answered: try again in a moment.',
     undefined,

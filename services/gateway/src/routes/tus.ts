@@ -7,6 +7,7 @@ import type { App, AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
 import { sendError } from '../http/error-handler.ts';
 import { sendNothing } from '../http/no-content.ts';
+import { recordReceived } from '../http/request-metrics.ts';
 import { Id, NoContent } from '../http/schemas.ts';
 import { holdsBodyBack, wantBody } from '../http/server-guards.ts';
 import { drain } from '../tus/drain.ts';
@@ -163,6 +164,7 @@ function creationRoute(app: App, dependencies: AppDependencies): void {
         const append = { id, offset: 0n, checksum: checksum ?? undefined, bodyLength };
         ({ offset, expiresAt } = await dependencies.appendUpload(append, request.raw, context));
       }
+      recordReceived(offset);
       void reply.headers({ 'upload-offset': String(offset), 'upload-expires': httpDate(expiresAt) });
       return sendNothing(reply, 201);
     },
@@ -276,6 +278,7 @@ function patchHandler({ appendUpload }: AppDependencies): Handler {
       request.raw,
       contextOf(request),
     );
+    recordReceived(appended.offset - BigInt(offset));
     void reply.headers({ 'upload-offset': String(appended.offset), 'upload-expires': httpDate(appended.expiresAt) });
     await sendNothing(reply);
   };

@@ -18,10 +18,14 @@ import { append, brokenBody, never, readAll, refuses, slowWriter } from '../test
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import { guardAppendableStore, guardStore, usualGuard } from './guard-store.ts';
+import { measure } from './measure.ts';
+import type { CallRecorder } from './measure.ts';
 import { retry } from './retry.ts';
 import { WrappedAppendableStore } from './wrapped-appendable-store.ts';
 import { WrappedStore } from './wrapped-store.ts';
 import type { StoreCall, Wrapper } from './wrapped-store.ts';
+
+const unmeasured: Wrapper = { around: (call) => call.run() };
 
 const hasty = { attempts: 3, baseMs: 1, capMs: 2 };
 const key = blobKey(newId());
@@ -64,7 +68,7 @@ async function filesIn(root: string): Promise<Record<string, number>> {
 describeAppendableStore('a guarded store', async () => {
   const root = await mkdtemp(path.join(tmpdir(), 'stowage-store-'));
   return {
-    store: guardAppendableStore(await openLocal(root), () => undefined),
+    store: guardAppendableStore(await openLocal(root), unmeasured),
     state: async () => {
       const state: StoreState = { staged: {}, blobs: {} };
       for (const [file, size] of Object.entries(await filesIn(root))) {
@@ -84,7 +88,7 @@ blobStoreSuite('a guarded store', async () => {
     await writeFile(path.join(root, name), content);
   };
   return {
-    store: guardStore(await openLocal(root), () => undefined),
+    store: guardStore(await openLocal(root), unmeasured),
     state: () => filesIn(root),
     plant,
     unplant: (name) => rm(path.join(root, name)),
@@ -283,7 +287,8 @@ describe('around a store', () => {
   test('in the usual order an open circuit is told at once, and every call that was made is measured', async () => {
     const measured: string[] = [];
     const options = { ...usualGuard, retry: hasty, breaker: { failures: 4, openMs: 1e9, patienceMs: 2_000 } };
-    const store = guardStore(within(), (name, outcome) => measured.push(`${name} ${outcome}`), options);
+    const record: CallRecorder = ({ operation, outcome }) => measured.push(`${operation} ${outcome}`);
+    const store = guardStore(within(), measure(newId(), record), options);
     expect(await store.stat(key)).toBeNull();
     trouble.fail(down);
     for (let time = 0; time < 5; time += 1) await refuses(store.stat(key), 'unavailable');

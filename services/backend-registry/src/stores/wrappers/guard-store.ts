@@ -3,8 +3,6 @@ import { CircuitBreaker } from './circuit-breaker.ts';
 import type { BreakerOptions } from './circuit-breaker.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import type { LimitOptions } from './concurrency-limit.ts';
-import { measure } from './measure.ts';
-import type { CallRecorder } from './measure.ts';
 import { retry } from './retry.ts';
 import type { RetryOptions } from './retry.ts';
 import { WrappedAppendableStore } from './wrapped-appendable-store.ts';
@@ -28,24 +26,19 @@ export const usualGuard: GuardOptions = {
  * while it is down, and what it did is measured. The order, from the outside in: who waits to retry holds no place of the
  * limit, waiting for a place is no failure of the backend, and only calls that were made are measured.
  */
-export function guardStore(store: BlobStore, record: CallRecorder, options: GuardOptions = usualGuard): BlobStore {
-  return new WrappedStore(store, guards(record, options));
+export function guardStore(store: BlobStore, measured: Wrapper, options: GuardOptions = usualGuard): BlobStore {
+  return new WrappedStore(store, guards(measured, options));
 }
 
 /** As guardStore, for a store that content can grow in. */
 export function guardAppendableStore(
   store: AppendableStore,
-  record: CallRecorder,
+  measured: Wrapper,
   options: GuardOptions = usualGuard,
 ): AppendableStore {
-  return new WrappedAppendableStore(store, guards(record, options));
+  return new WrappedAppendableStore(store, guards(measured, options));
 }
 
-function guards(record: CallRecorder, options: GuardOptions): Wrapper[] {
-  return [
-    retry(options.retry),
-    new ConcurrencyLimit(options.limit),
-    new CircuitBreaker(options.breaker),
-    measure(record),
-  ];
+function guards(measured: Wrapper, options: GuardOptions): Wrapper[] {
+  return [retry(options.retry), new ConcurrencyLimit(options.limit), new CircuitBreaker(options.breaker), measured];
 }
