@@ -37,6 +37,7 @@ const environmentOnlyInMain = {
     'launcher/src/services.ts',
     'launcher/src/reseal-secrets.ts',
     'launcher/src/list-content.ts',
+    'launcher/src/smoke.ts',
     '**/*.test.ts',
   ],
   rules: {
