@@ -1,26 +1,16 @@
 import { describe, test } from '@jest/globals';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { parseAllDocuments } from 'yaml';
 import type { Json } from './client.ts';
+import { helm } from './helm.ts';
 
 export const chartFolder = join(import.meta.dirname, '../../charts/stowage');
-const cache = process.env['CLUSTER_CACHE'] ?? join(homedir(), '.cache/test-cluster');
 
 /** The two versions of Kubernetes that the chart is rendered for and validated against. */
 export const kubernetesVersions = ['1.31.0', '1.33.0'] as const;
-
-/** The helm of this machine; null where there is none. */
-export const helm = findHelm();
-
-function findHelm(): string | null {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), join(cache, 'bin')];
-  return folders.map((folder) => join(folder, 'helm')).find((path) => existsSync(path)) ?? null;
-}
 
 /** One rendered object of Kubernetes. */
 export interface KubernetesObject extends Json {
@@ -39,9 +29,17 @@ export interface RenderOptions {
   more?: readonly string[];
 }
 
-/** What the chart makes of values, hooks and tests among it. Throws an Error with helm's own words where it refuses them. */
-export async function renderChart(values: Json = {}, options: RenderOptions = {}): Promise<KubernetesObject[]> {
-  return parseObjects(await templateText(values, options));
+const rendered = new Map<string, Promise<KubernetesObject[]>>();
+
+/**
+ * What the chart makes of values, hooks and tests among it; the same values are rendered once. Throws an Error with helm's
+ * own words where it refuses them.
+ */
+export function renderChart(values: Json = {}, options: RenderOptions = {}): Promise<KubernetesObject[]> {
+  const key = JSON.stringify([values, options]);
+  const known = rendered.get(key) ?? templateText(values, options).then(parseObjects);
+  rendered.set(key, known);
+  return known;
 }
 
 /** The same as the text that helm printed. */
@@ -74,8 +72,8 @@ export async function runHelm(given: readonly string[], input = ''): Promise<str
 }
 
 /** Throws where the text is no YAML, or has a key twice. */
-export function parseObjects(rendered: string): KubernetesObject[] {
-  const documents = parseAllDocuments(rendered, { uniqueKeys: true });
+export function parseObjects(yaml: string): KubernetesObject[] {
+  const documents = parseAllDocuments(yaml, { uniqueKeys: true });
   if (!Array.isArray(documents)) return [];
   return documents.flatMap((document) => {
     const [mistake] = document.errors;

@@ -1,4 +1,4 @@
-import { helm } from './chart.ts';
+import { helm } from './helm.ts';
 import { installValidator } from './kubernetes-schemas.ts';
 
 export default (): void => {
