@@ -17,10 +17,15 @@ metadata:
 spec:
   {{- if not $pods.autoscaling.enabled }}
   replicas: {{ $pods.replicas }}
+  {{- else }}
+  {{- /* Left out, an upgrade that turns autoscaling on would take all pods but one away until it has measured. */}}
+  {{- with (lookup "apps/v1" "Deployment" $root.Release.Namespace $scope.name).spec }}
+  replicas: {{ .replicas }}
+  {{- end }}
   {{- end }}
   revisionHistoryLimit: 5
   strategy:
-    {{- if and $registry $values.persistence.enabled (eq $values.persistence.accessMode "ReadWriteOnce") }}
+    {{- if and $registry $values.persistence.enabled (ne $values.persistence.accessMode "ReadWriteMany") }}
     # A second pod could not mount the volume.
     type: Recreate
     {{- else }}
@@ -98,7 +103,7 @@ spec:
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args: [{{ $service }}]
           env:
-            {{- include "stowage.env" $scope | nindent 12 }}
+            {{- include "stowage.env" $scope | trim | nindent 12 }}
             {{- with $pods.extraEnv }}
             {{- toYaml . | nindent 12 }}
             {{- end }}

@@ -28,19 +28,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Takes { root, component }: labels of an object. */}}
+{{/* Takes { root, component, labels? }: labels of an object. */}}
 {{- define "stowage.labels" -}}
 {{ include "stowage.selector" . }}
 app.kubernetes.io/part-of: stowage
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-{{- with .root.Values.commonLabels }}
+{{- with merge (dict) (.labels | default dict) .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{/* Takes { root, name, component, annotations? }: the metadata of an object. */}}
+{{/* Takes { root, name, component, labels?, annotations? }: the metadata of an object. */}}
 {{- define "stowage.metadata" -}}
 name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
