@@ -13,7 +13,13 @@ const metadata = { address: '169.254.169.254' };
 
 /** Who calls whom, and at which ports; nobody else may. */
 const calls: Record<string, Record<string, number[]>> = {
-  gateway: { catalog: [9000], upload: [9000, 9001], 'backend-registry': [9000, 9001], placement: [9000], export: [9000, 9001] },
+  gateway: {
+    catalog: [9000],
+    upload: [9000, 9001],
+    'backend-registry': [9000, 9001],
+    placement: [9000],
+    export: [9000, 9001],
+  },
   catalog: {},
   upload: { catalog: [9000], 'backend-registry': [9000, 9001], placement: [9000] },
   'backend-registry': { catalog: [9000] },
@@ -31,7 +37,8 @@ function pod(component: string): Record<string, string> {
 
 function reachable(objects: KubernetesObject[], from: string, to: string, port: number): boolean {
   return (
-    mayReach(objects, pod(from), { labels: pod(to) }, port) && mayBeReached(objects, pod(to), { labels: pod(from) }, port)
+    mayReach(objects, pod(from), { labels: pod(to) }, port) &&
+    mayBeReached(objects, pod(to), { labels: pod(from) }, port)
   );
 }
 
@@ -64,7 +71,7 @@ describeChart('network policies (T68)', () => {
     for (const deployment of ofKind(objects, 'Deployment')) {
       const caller: string = deployment['metadata'].labels['app.kubernetes.io/component'];
       const env: Json[] = deployment['spec'].template.spec.containers[0].env;
-      const told = env.flatMap(({ name, value }) => /_(RPC|BYTES)$/.exec(name) ? [String(value)] : []);
+      const told = env.flatMap(({ name, value }) => (/_(RPC|BYTES)$/.exec(name) ? [String(value)] : []));
       for (const address of told) {
         const [, callee = '', port = ''] = /rel-stowage-([a-z-]+)\.ns\.svc:(\d+)$/.exec(address) ?? [];
         expect([caller, address, reachable(objects, caller, callee, Number(port))]).toEqual([caller, address, true]);
@@ -90,7 +97,10 @@ describeChart('network policies (T68)', () => {
   });
 
   test('let metrics be read where somebody is there to read them', async () => {
-    const named = { ...minimal, networkPolicy: { metricsFrom: [{ namespaceSelector: { matchLabels: { name: 'monitoring' } } }] } };
+    const named = {
+      ...minimal,
+      networkPolicy: { metricsFrom: [{ namespaceSelector: { matchLabels: { name: 'monitoring' } } }] },
+    };
     const prometheus = { labels: { app: 'prometheus' }, namespace: { name: 'monitoring' } };
     for (const service of services) {
       expect(mayBeReached(await renderChart(minimal), pod(service), prometheus, 9090)).toBe(false);
@@ -119,7 +129,10 @@ describeChart('network policies (T68)', () => {
 
   test('let out to named peers alone, where they are named', async () => {
     const to = [{ ipBlock: { cidr: '10.1.2.3/32' } }];
-    const objects = await renderChart({ ...minimal, networkPolicy: { database: { to, ports: [6432] }, storage: { to } } });
+    const objects = await renderChart({
+      ...minimal,
+      networkPolicy: { database: { to, ports: [6432] }, storage: { to } },
+    });
     expect(openPorts(objects, 'catalog', outside)).toEqual([53]);
     expect(mayReach(objects, pod('catalog'), { address: '10.1.2.3' }, 6432)).toBe(true);
     expect(openPorts(objects, 'backend-registry', { address: '10.1.2.3' })).toEqual([53, 80, 443]);
@@ -127,7 +140,14 @@ describeChart('network policies (T68)', () => {
 
   test('never let out to where clouds answer metadata, not by the ports of storage either', async () => {
     const objects = await renderChart(everything);
-    const addresses = ['169.254.169.254', '169.254.170.2', '100.100.100.200', '168.63.129.16', 'fd00:ec2::254', 'fe80::1'];
+    const addresses = [
+      '169.254.169.254',
+      '169.254.170.2',
+      '100.100.100.200',
+      '168.63.129.16',
+      'fd00:ec2::254',
+      'fe80::1',
+    ];
     for (const service of services) {
       for (const address of addresses) {
         expect([service, address, openPorts(objects, service, { address })]).toEqual([service, address, [53]]);
@@ -140,7 +160,10 @@ describeChart('network policies (T68)', () => {
     const users = { postgresql: [5432, ...services, 'migrate'], nats: [4222, 'placement'] } as const;
     for (const [server, [port, ...callers]] of Object.entries(users)) {
       for (const caller of [...services, 'migrate', 'apply', 'test']) {
-        expect([caller, reachable(objects, caller, server, port)]).toEqual([caller, callers.some((one) => one === caller)]);
+        expect([caller, reachable(objects, caller, server, port)]).toEqual([
+          caller,
+          callers.some((one) => one === caller),
+        ]);
       }
       expect(mayBeReached(objects, pod(server), stranger, port)).toBe(false);
       expect(openPorts(objects, server, outside)).toEqual([]);

@@ -29,7 +29,10 @@ function madeSecrets(objects: readonly KubernetesObject[]): { what: string; word
 
 describeChart('secrets (T69)', () => {
   test('that values hold stand in Secrets alone: in no environment, argument, ConfigMap or annotation', async () => {
-    const given = { database: { url: `postgres://stowage:${databasePassword}@db:5432/stowage` }, nats: { url: `nats://me:${natsPassword}@nats:4222` } };
+    const given = {
+      database: { url: `postgres://stowage:${databasePassword}@db:5432/stowage` },
+      nats: { url: `nats://me:${natsPassword}@nats:4222` },
+    };
     const objects = await renderChart(given);
     const canaries = [secret('database', databasePassword), secret('NATS', natsPassword)];
     expect(findCanaries(withoutSecrets(objects), canaries)).toEqual([]);
@@ -38,33 +41,44 @@ describeChart('secrets (T69)', () => {
     expect(findCanaries(withoutSecrets(own), [secret('bundled', bundledPassword)])).toEqual([]);
   });
 
-  test.each(Object.entries(valuesCases))('that the chart makes stand in Secrets alone, with %s values', async (_name, given) => {
-    const objects = await renderChart(given.values, given.options);
-    const text = withoutSecrets(objects);
-    for (const { what, word } of madeSecrets(objects)) {
-      for (const form of [word, Buffer.from(word, 'base64').toString()]) {
-        expect([what, form.length > 7 && text.includes(JSON.stringify(form).slice(1, -1))]).toEqual([what, false]);
-      }
-    }
-  });
-
-  test.each(Object.entries(valuesCases))('reach pods as files that others can not read, with %s values', async (_name, given) => {
-    for (const { owner, spec, containers } of podsOf(await renderChart(given.values, given.options))) {
-      for (const volume of spec['volumes'] as Json[]) {
-        const holdsSecrets = volume['secret'] ?? (volume['projected']?.sources ?? []).some((source: Json) => source['secret']);
-        if (!holdsSecrets) continue;
-        expect([owner, volume['name'], (volume['secret'] ?? volume['projected']).defaultMode]).toEqual([owner, volume['name'], 0o440]);
-      }
-      for (const container of containers) {
-        expect(container['envFrom']).toBeUndefined();
-        for (const { name, value, valueFrom } of container['env'] ?? []) {
-          expect([owner, name, valueFrom]).toEqual([owner, name, undefined]);
-          const isAddress = /^https?:\/\/[^@]+$/.test(value);
-          expect([owner, name, secretVariable.test(name) && !isAddress]).toEqual([owner, name, false]);
+  test.each(Object.entries(valuesCases))(
+    'that the chart makes stand in Secrets alone, with %s values',
+    async (_name, given) => {
+      const objects = await renderChart(given.values, given.options);
+      const text = withoutSecrets(objects);
+      for (const { what, word } of madeSecrets(objects)) {
+        for (const form of [word, Buffer.from(word, 'base64').toString()]) {
+          expect([what, form.length > 7 && text.includes(JSON.stringify(form).slice(1, -1))]).toEqual([what, false]);
         }
       }
-    }
-  });
+    },
+  );
+
+  test.each(Object.entries(valuesCases))(
+    'reach pods as files that others can not read, with %s values',
+    async (_name, given) => {
+      for (const { owner, spec, containers } of podsOf(await renderChart(given.values, given.options))) {
+        for (const volume of spec['volumes'] as Json[]) {
+          const holdsSecrets =
+            volume['secret'] ?? (volume['projected']?.sources ?? []).some((source: Json) => source['secret']);
+          if (!holdsSecrets) continue;
+          expect([owner, volume['name'], (volume['secret'] ?? volume['projected']).defaultMode]).toEqual([
+            owner,
+            volume['name'],
+            0o440,
+          ]);
+        }
+        for (const container of containers) {
+          expect(container['envFrom']).toBeUndefined();
+          for (const { name, value, valueFrom } of container['env'] ?? []) {
+            expect([owner, name, valueFrom]).toEqual([owner, name, undefined]);
+            const isAddress = /^https?:\/\/[^@]+$/.test(value);
+            expect([owner, name, secretVariable.test(name) && !isAddress]).toEqual([owner, name, false]);
+          }
+        }
+      }
+    },
+  );
 
   test('are handed to those alone that use them', async () => {
     const objects = await renderChart(everything);
@@ -76,24 +90,40 @@ describeChart('secrets (T69)', () => {
     expect(users('seal-keys')).toEqual(['backend-registry']);
     expect(users('nats-url')).toEqual(['placement']);
     expect(users('admin-password')).toEqual(['apply', 'gateway', 'test']);
-    expect(users('database-url')).toEqual(['backend-registry', 'catalog', 'export', 'gateway', 'migrate', 'placement', 'upload']);
+    expect(users('database-url')).toEqual([
+      'backend-registry',
+      'catalog',
+      'export',
+      'gateway',
+      'migrate',
+      'placement',
+      'upload',
+    ]);
   });
 
   test('that are made once stay when the release goes, like the data that they open', async () => {
     const objects = await renderChart(bundled);
     for (const name of ['-admin', '-seal-keys', '-postgresql']) {
-      expect(find(objects, 'Secret', name)['metadata'].annotations).toMatchObject({ 'helm.sh/resource-policy': 'keep' });
+      expect(find(objects, 'Secret', name)['metadata'].annotations).toMatchObject({
+        'helm.sh/resource-policy': 'keep',
+      });
     }
-    expect(find(objects, 'PersistentVolumeClaim', '-data')['metadata'].annotations).toMatchObject({ 'helm.sh/resource-policy': 'keep' });
+    expect(find(objects, 'PersistentVolumeClaim', '-data')['metadata'].annotations).toMatchObject({
+      'helm.sh/resource-policy': 'keep',
+    });
   });
 
   test('that are made are long, and others each time', async () => {
     const made = await Promise.all(['a', 'b'].map((release) => renderChart(minimal, { release, namespace: 'made' })));
-    const [passwords, keys] = ['-admin', '-seal-keys'].map((name) => made.map((objects) => Object.values<string>(find(objects, 'Secret', name)['data']).at(-1) ?? ''));
+    const [passwords, keys] = ['-admin', '-seal-keys'].map((name) =>
+      made.map((objects) => Object.values<string>(find(objects, 'Secret', name)['data']).at(-1) ?? ''),
+    );
     const [one = '', two] = passwords?.map((word) => Buffer.from(word, 'base64').toString()) ?? [];
     expect(one).toMatch(/^[A-Za-z0-9]{24,}$/);
     expect(one).not.toBe(two);
-    const [, key = ''] = Buffer.from(keys?.[0] ?? '', 'base64').toString().split(':');
+    const [, key = ''] = Buffer.from(keys?.[0] ?? '', 'base64')
+      .toString()
+      .split(':');
     expect(Buffer.from(key, 'base64')).toHaveLength(32);
   });
 
@@ -115,7 +145,10 @@ describeChart('certificates', () => {
       expect(read('tls.crt').verify(read('ca.crt').publicKey)).toBe(true);
       expect(read('tls.crt').ca).toBe(false);
       const volumes = find(objects, 'Deployment', `-${service}`)['spec'].template.spec.volumes;
-      expect(volumes).toContainEqual({ name: 'tls', secret: { secretName: `rel-stowage-${service}-tls`, defaultMode: 0o440 } });
+      expect(volumes).toContainEqual({
+        name: 'tls',
+        secret: { secretName: `rel-stowage-${service}-tls`, defaultMode: 0o440 },
+      });
     }
     expect(JSON.stringify(podsOf(objects))).not.toContain('tls-ca');
   });
@@ -125,7 +158,9 @@ describeChart('certificates', () => {
     const made = ofKind(objects, 'Certificate').map(({ spec }) => [spec.secretName, spec.dnsNames, spec.issuerRef]);
     const issuer = { name: 'stowage-ca', kind: 'Issuer', group: 'cert-manager.io' };
     expect(made.sort()).toEqual(
-      [...services].sort().map((service) => [`rel-stowage-${service}-tls`, [`${service}.rel.ns.stowage.internal`], issuer]),
+      [...services]
+        .sort()
+        .map((service) => [`rel-stowage-${service}-tls`, [`${service}.rel.ns.stowage.internal`], issuer]),
     );
   });
 

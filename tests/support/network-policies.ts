@@ -14,16 +14,32 @@ export interface Peer {
 const own = { 'kubernetes.io/metadata.name': 'ns' };
 
 /** Whether the policies let this pod of the release's namespace open a TCP connection there. A pod that none is about may. */
-export function mayReach(objects: readonly KubernetesObject[], pod: Record<string, string>, to: Peer, port: number): boolean {
+export function mayReach(
+  objects: readonly KubernetesObject[],
+  pod: Record<string, string>,
+  to: Peer,
+  port: number,
+): boolean {
   return passes(objects, 'Egress', pod, to, port);
 }
 
 /** Whether the policies let a connection of that peer into this pod of the release's namespace. */
-export function mayBeReached(objects: readonly KubernetesObject[], pod: Record<string, string>, from: Peer, port: number): boolean {
+export function mayBeReached(
+  objects: readonly KubernetesObject[],
+  pod: Record<string, string>,
+  from: Peer,
+  port: number,
+): boolean {
   return passes(objects, 'Ingress', pod, from, port);
 }
 
-function passes(objects: readonly KubernetesObject[], type: 'Egress' | 'Ingress', pod: Record<string, string>, peer: Peer, port: number): boolean {
+function passes(
+  objects: readonly KubernetesObject[],
+  type: 'Egress' | 'Ingress',
+  pod: Record<string, string>,
+  peer: Peer,
+  port: number,
+): boolean {
   const policies = ofKind(objects, 'NetworkPolicy').filter(
     ({ spec }) => spec.policyTypes.includes(type) && matches(spec.podSelector, pod),
   );
