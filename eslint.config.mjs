@@ -35,9 +35,11 @@ const environmentOnlyInMain = {
     '**/main.ts',
     'launcher/src/standalone.ts',
     'launcher/src/services.ts',
+    'launcher/src/apply.ts',
     'launcher/src/reseal-secrets.ts',
     'launcher/src/list-content.ts',
     'launcher/src/smoke.ts',
+    'launcher/src/migrate.ts',
     '**/*.test.ts',
   ],
   rules: {

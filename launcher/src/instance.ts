@@ -29,6 +29,16 @@ export const launchSettings = {
   ),
 };
 
+/** Settings of the launcher of services in processes of their own. */
+export const replicaSettings = {
+  replicas: setting(
+    'STOWAGE_REPLICAS',
+    'Processes of each service but the gateway that `npm run start:services` runs.',
+    integer(1, 8),
+    { fallback: '1' },
+  ),
+};
+
 /**
  * Makes the data folder this process's own, with a database of the present schema. Gives the database's address.
  * Throws StartupError where another Stowage has the folder.

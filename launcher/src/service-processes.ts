@@ -20,73 +20,94 @@ interface Ports {
   management: number;
 }
 
-/** The six services, each in a process of its own on loopback; one that ends is started again. */
+/** One process of a service. */
+interface Member {
+  name: ServiceName;
+  ports: Ports;
+  child: ChildProcess | null;
+}
+
+/**
+ * The six services, each in as many processes of its own on loopback as are asked for, and one gateway; a process that
+ * ends is started again.
+ */
 export class ServiceProcesses {
   readonly url: string;
+  readonly count: number;
   readonly #environment: Environment;
-  readonly #ports: ReadonlyMap<ServiceName, Ports>;
-  readonly #children = new Map<ServiceName, ChildProcess>();
+  readonly #members: readonly Member[];
   readonly #logger: Logger;
   #stopping = false;
 
-  private constructor(environment: Environment, ports: ReadonlyMap<ServiceName, Ports>, logger: Logger) {
+  private constructor(environment: Environment, members: readonly Member[], logger: Logger) {
     const host = environment['STOWAGE_HOST'] ?? loopback;
     this.url = `http://${host}:${environment['STOWAGE_PORT'] ?? '8080'}`;
     this.#environment = environment;
-    this.#ports = ports;
+    this.#members = members;
+    this.count = members.length;
     this.#logger = logger;
   }
 
-  /** Finds free ports and lays out the settings of each process. */
-  static async plan(environment: Environment, databaseUrl: string, logger: Logger): Promise<ServiceProcesses> {
-    const free = await freePorts(serviceNames.length * 3);
-    const ports = new Map(
-      serviceNames.map((name, index) => {
-        const [rpc = 0, bytes = 0, management = 0] = free.slice(index * 3, index * 3 + 3);
-        return [name, { rpc, bytes, management }];
-      }),
-    );
-    return new ServiceProcesses({ ...environment, STOWAGE_DATABASE_URL: databaseUrl }, ports, logger);
+  /** Finds free ports and lays out the settings of each process, `replicas` for each service but the gateway. */
+  static async plan(
+    environment: Environment,
+    databaseUrl: string,
+    replicas: number,
+    logger: Logger,
+  ): Promise<ServiceProcesses> {
+    const names = serviceNames.flatMap((name) => Array.from({ length: name === 'gateway' ? 1 : replicas }, () => name));
+    const free = await freePorts(names.length * 3);
+    const members = names.map((name, index): Member => {
+      const [rpc = 0, bytes = 0, management = 0] = free.slice(index * 3, index * 3 + 3);
+      return { name, ports: { rpc, bytes, management }, child: null };
+    });
+    return new ServiceProcesses({ ...environment, STOWAGE_DATABASE_URL: databaseUrl }, members, logger);
   }
 
   /** Starts all and waits until each is ready. Throws StartupError where one ends or is not ready in time. */
   async start(): Promise<void> {
-    for (const name of serviceNames) this.#launch(name);
-    await Promise.all(serviceNames.map((name) => this.#untilReady(name)));
+    for (const member of this.#members) this.#launch(member);
+    await Promise.all(this.#members.map((member) => this.#untilReady(member)));
   }
 
   /** Stops the gateway first, so that it finishes what needs the others. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    await this.#end('gateway');
-    await this.#end('upload');
-    await Promise.all(serviceNames.map((name) => this.#end(name)));
+    await this.#end(this.#named('gateway'));
+    await this.#end(this.#named('upload'));
+    await this.#end(this.#members);
   }
 
-  #launch(name: ServiceName): void {
+  #launch(member: Member): void {
+    const { name } = member;
     const child = fork(fileURLToPath(import.meta.resolve(`../../services/${name}/src/main.ts`)), {
-      env: { ...this.#environment, ...this.#settingsOf(name) },
+      env: { ...this.#environment, ...this.#settingsOf(member) },
       // A Ctrl-C is for the launcher alone: it stops the services in order.
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
-    this.#children.set(name, child);
+    member.child = child;
     child.once('exit', (code, signal) => {
       if (this.#stopping) return;
       this.#logger.error({ name, code, signal }, 'A service ended; it is started again.');
-      setTimeout(() => (this.#stopping ? undefined : this.#launch(name)), restartMs);
+      setTimeout(() => (this.#stopping ? undefined : this.#launch(member)), restartMs);
     });
   }
 
-  #settingsOf(name: ServiceName): Record<string, string> {
-    const own = this.#portsOf(name);
-    const rpc = (of: ServiceName): string => `${loopback}:${this.#portsOf(of).rpc}`;
-    const bytes = (of: ServiceName): string => `http://${loopback}:${this.#portsOf(of).bytes}`;
+  #settingsOf({ ports }: Member): Record<string, string> {
+    const rpc = (of: ServiceName): string => {
+      const addresses = this.#named(of).map((member) => `${loopback}:${member.ports.rpc}`);
+      return addresses.length === 1 ? addresses.join() : `ipv4:${addresses.join(',')}`;
+    };
+    const bytes = (of: ServiceName): string =>
+      this.#named(of)
+        .map((member) => `http://${loopback}:${member.ports.bytes}`)
+        .join(',');
     return {
       STOWAGE_LISTEN_HOST: loopback,
-      STOWAGE_RPC_PORT: String(own.rpc),
-      STOWAGE_BYTES_PORT: String(own.bytes),
-      STOWAGE_MANAGEMENT_PORT: String(own.management),
+      STOWAGE_RPC_PORT: String(ports.rpc),
+      STOWAGE_BYTES_PORT: String(ports.bytes),
+      STOWAGE_MANAGEMENT_PORT: String(ports.management),
       STOWAGE_CATALOG_RPC: rpc('catalog'),
       STOWAGE_UPLOAD_RPC: rpc('upload'),
       STOWAGE_UPLOAD_BYTES: bytes('upload'),
@@ -98,30 +119,31 @@ export class ServiceProcesses {
     };
   }
 
-  async #untilReady(name: ServiceName): Promise<void> {
-    const probe = `http://${loopback}:${this.#portsOf(name).management}/api/system/ready`;
+  async #untilReady(member: Member): Promise<void> {
+    const { name, ports } = member;
+    const probe = `http://${loopback}:${ports.management}/api/system/ready`;
     const deadline = Date.now() + startLimitMs;
     while (!(await isReady(probe))) {
-      const child = this.#children.get(name);
-      if (child?.exitCode === 1) throw new StartupError(`${name} did not start; its message stands above.`);
+      if (member.child?.exitCode === 1) throw new StartupError(`${name} did not start; its message stands above.`);
       if (Date.now() > deadline) throw new StartupError(`${name} was not ready within ${startLimitMs / 1000} s.`);
       await new Promise((resolve) => setTimeout(resolve, pollMs));
     }
   }
 
-  async #end(name: ServiceName): Promise<void> {
-    const child = this.#children.get(name);
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, 'exit');
-    child.kill('SIGTERM');
-    await exited;
+  async #end(members: readonly Member[]): Promise<void> {
+    await Promise.all(members.map(({ child }) => endProcess(child)));
   }
 
-  #portsOf(name: ServiceName): Ports {
-    const ports = this.#ports.get(name);
-    if (!ports) throw new Error(`no ports were planned for ${name}`);
-    return ports;
+  #named(name: ServiceName): Member[] {
+    return this.#members.filter((member) => member.name === name);
   }
+}
+
+async function endProcess(child: ChildProcess | null): Promise<void> {
+  if (!child || child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGTERM');
+  await exited;
 }
 
 async function isReady(probe: string): Promise<boolean> {

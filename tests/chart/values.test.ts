@@ -79,7 +79,9 @@ describeChart('values of the chart', () => {
     const values = paths.map((path) => wrap(path, { tpyo: 1 })).reduce(merge, minimal);
     const message = await renderChart(Object(values)).then(String, String);
     const places = paths.map((path) => `'${path.map((name) => `/${name.replace('[]', '0')}`).join('')}'`);
-    expect(places.filter((place) => !message.includes(`at ${place}: additional properties 'tpyo' not allowed`))).toEqual([]);
+    expect(
+      places.filter((place) => !message.includes(`at ${place}: additional properties 'tpyo' not allowed`)),
+    ).toEqual([]);
   });
 
   test('take all settings that are no secrets and that the chart does not make itself', async () => {

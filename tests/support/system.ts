@@ -51,6 +51,7 @@ export async function startSystem(mode: Mode, environment: Record<string, string
     STOWAGE_ADMIN_PASSWORD: adminPassword,
     STOWAGE_DATABASE_CONNECTIONS: '5',
     STOWAGE_LOG_LEVEL: 'warn',
+    STOWAGE_REPLICAS: process.env['STOWAGE_REPLICAS'] ?? '1',
     ...environment,
   };
   const cleanUp = async (): Promise<void> => {

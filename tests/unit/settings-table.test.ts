@@ -10,7 +10,8 @@ import {
 import type { Setting } from '@stowage/common/runtime/settings';
 import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
-import { launchSettings } from '@stowage/launcher/instance';
+import { applySettings } from '@stowage/launcher/declared/apply-settings';
+import { launchSettings, replicaSettings } from '@stowage/launcher/instance';
 import { serviceProcess as placement } from '@stowage/placement/service';
 import { serviceProcess as upload } from '@stowage/upload/service';
 import { readFile } from 'node:fs/promises';
@@ -18,6 +19,8 @@ import { join } from 'node:path';
 
 const all: Setting<unknown>[] = [
   launchSettings,
+  replicaSettings,
+  applySettings,
   gateway.settings,
   upload.settings,
   catalog.settings,

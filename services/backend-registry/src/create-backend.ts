@@ -8,6 +8,7 @@ import type { CreateBackendRequest } from '@stowage/proto/stowage/backend_regist
 import { getBackend } from './backends.ts';
 import { change, withHealth } from './change.ts';
 import type { ChangeNeeds } from './change.ts';
+import { endOtherDefault, lockDefault, requireFitForDefault } from './become-default.ts';
 import { checkPlace } from './config/check-place.ts';
 import { parseConfig, parseType } from './config/parse-config.ts';
 import { writeSecrets } from './secrets/secret-table.ts';
@@ -23,12 +24,18 @@ export async function createBackend(
   if (before) return withHealth(needs.db, before);
   const type = parseType(request.type);
   const name = normalizeName(request.name);
+  const { isDefault } = request;
+  if (isDefault) requireFitForDefault(type);
   const { config, secrets } = parseConfig(type, request.config ?? {}, null);
   const backend = { id: newId(), type, config };
   await checkPlace(needs, backend);
   const made = await change(needs, context, output, backend, async (trx) => {
     const { id } = backend;
-    await trx.insertInto('registry.backends').values({ id, name, type, config }).execute();
+    if (isDefault) {
+      await lockDefault(trx);
+      await endOtherDefault(trx, id);
+    }
+    await trx.insertInto('registry.backends').values({ id, name, type, config, is_default: isDefault }).execute();
     await writeSecrets(trx, needs.keys(), id, secrets);
     return { backend: await getBackend(trx, id) };
   });

@@ -13,11 +13,13 @@ interface Needs {
   db: Kysely<Tables>;
   dataDir: string;
   backends: OpenBackends;
+  /** What is made where there is no default backend. */
+  kind: 'local' | 'none';
   logger: Logger;
 }
 
 /**
- * Sets up the default local backend where there is none, or where setting it up was cut short, and checks its marker.
+ * Sets up the default local backend where there is none and one is wanted, or where setting it up was cut short, and checks its marker.
  * Safe beside others that start at the same time. A backend that can't be used does not keep the service from starting:
  * its health tells why.
  *
@@ -26,7 +28,8 @@ interface Needs {
  * again: a marker that is missing then means that the disk is.
  */
 export async function setUpDefaultBackend(needs: Needs): Promise<void> {
-  const row = (await findDefault(needs.db)) ?? (await insertDefault(needs));
+  const row = (await findDefault(needs.db)) ?? (needs.kind === 'local' ? await insertDefault(needs) : null);
+  if (row === null) return needs.logger.warn('There is no default backend yet: make one through the API.');
   try {
     await needs.backends.recheck(row.id);
   } catch (error) {

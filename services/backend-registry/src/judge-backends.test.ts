@@ -70,7 +70,7 @@ test('folders that local backends may not lie in are told of, for the default on
     'unknown, default_elsewhere /config/root_path, place_overlaps /config',
   ]);
   expect(await judged(s3({ ...far, bucket: 'others' }, { isDefault: true }))).toEqual([
-    'unknown, access_key_id, secret_access_key, default_elsewhere /type',
+    'unknown, access_key_id, secret_access_key',
   ]);
 });
 

@@ -85,12 +85,10 @@ function missingSecrets(type: BackendType, had: readonly string[], has: readonly
     .map(([name]) => name);
 }
 
-/** The folder of the default backend is opened wherever it is: a document must not say where that may be. */
+/** The folder of a local default backend is opened wherever it is: a document must not say where that may be. */
 async function placeFaults(needs: PlaceNeeds, candidate: Candidate): Promise<Fault[]> {
   const isLocal = candidate.type === 'local_directory';
   const { isDefault } = candidate.told;
-  if (isDefault && !isLocal)
-    return [{ code: 'default_elsewhere', pointer: '/type', detail: 'is the default one, which is always local' }];
   const fault = await placeFault(needs, candidate);
   if (!fault) return [];
   const localCode = isDefault ? 'default_elsewhere' : 'outside_roots';

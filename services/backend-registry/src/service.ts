@@ -63,7 +63,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
     async start() {
       ring = await openKeyRing({ db, dataDir, secretKeys });
       hearOfChanges(wake.notifications, backends);
-      await setUpDefaultBackend({ db, dataDir, backends, logger });
+      await setUpDefaultBackend({ db, dataDir, backends, kind: settings.defaultBackend, logger });
     },
     async stop() {
       await seals.stop(common.drainMs);

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { bandwidthSetting } from '@stowage/common/runtime/bandwidth-setting';
-import { byteSize, list, setting } from '@stowage/common/runtime/settings';
+import { byteSize, list, oneOf, setting } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 import { parseNetwork } from './network/endpoint-guard.ts';
 import { parseSecretKeys } from './secrets/key-ring.ts';
@@ -33,6 +33,12 @@ export const registrySettings = {
   dataDir: setting('STOWAGE_DATA_DIR', 'The folder of all that is kept locally.', (text) => path.resolve(text), {
     fallback: './data',
   }),
+  defaultBackend: setting(
+    'STOWAGE_DEFAULT_BACKEND',
+    'What the first start makes: `local`, a folder in the data folder, or `none`: one is made through the API.',
+    oneOf('local', 'none'),
+    { fallback: 'local' },
+  ),
   localReserveBytes: setting('STOWAGE_LOCAL_RESERVE', 'Bytes kept free on a local backend.', byteSize, {
     fallback: '64MiB',
   }),

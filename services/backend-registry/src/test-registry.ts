@@ -145,6 +145,6 @@ function replicaOver(
     read: connections.downloader(readBlob),
     byteEndpoints,
     stores: backends,
-    setUp: () => setUpDefaultBackend({ db, dataDir, backends, logger }),
+    setUp: () => setUpDefaultBackend({ db, dataDir, backends, kind: 'local', logger }),
   };
 }

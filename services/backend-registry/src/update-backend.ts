@@ -9,6 +9,7 @@ import { UpdateBackendResponseSchema } from '@stowage/proto/stowage/backend_regi
 import type { UpdateBackendRequest } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { findBackend } from './backend-row.ts';
 import { getBackend } from './backends.ts';
+import { endOtherDefault, lockDefault, requireFitForDefault } from './become-default.ts';
 import { change, lockBackend, requireVersion, withHealth } from './change.ts';
 import type { ChangeNeeds, Trx } from './change.ts';
 import { tellOfChange } from './change-notice.ts';
@@ -53,6 +54,7 @@ async function tryUpdate(
   if (before) return withHealth(needs.db, before);
   const row = await findBackend(needs.db, request.id);
   requireVersion(row, request.ifMatch);
+  const isDefault = wantedDefault(row, request.isDefault);
   const name = request.name === undefined ? row.name : normalizeName(request.name);
   const parsed = parseConfig(row.type, request.config ?? {}, row.config);
   const moved = isMoved(row.type, row.config, parsed.config);
@@ -60,17 +62,26 @@ async function tryUpdate(
   if (moved) await checkPlace(needs, next);
   const carries = moved && (await carriesOn(needs, row, parsed));
   const made = await change(needs, context, output, moved ? next : null, async (trx) => {
+    if (isDefault) await lockDefault(trx);
     const now = await lockBackend(trx, row.id);
     requireVersion(now, request.ifMatch);
     if (now.version !== row.version) throw new ChangedMeanwhile();
     if (moved && !carries) await requireNothingHeld(trx, row.id);
     await writeSecrets(trx, needs.keys(), row.id, parsed.secrets);
-    await applyUpdate(trx, row, { name, parsed, marked: moved ? carries : row.marked });
+    if (isDefault) await endOtherDefault(trx, row.id);
+    await applyUpdate(trx, row, { name, isDefault, parsed, marked: moved ? carries : row.marked });
     return { backend: await getBackend(trx, row.id) };
   });
   needs.backends.doubt(row.id);
   await needs.backends.check(row.id, 'decides');
   return withHealth(needs.db, made);
+}
+
+/** There is always a default backend once there was one: it is left by naming another. */
+function wantedDefault(row: BackendRow, wanted: boolean | undefined): boolean {
+  if (wanted === true && !row.is_default) requireFitForDefault(row.type);
+  if (wanted !== false || !row.is_default) return wanted ?? row.is_default;
+  throw new AppError('state_conflict', 'This is the default backend: make another one the default instead.');
 }
 
 /** Whether a backend that holds something finds it at its new place: that bears its marker. */
@@ -92,15 +103,17 @@ async function requireNothingHeld(trx: Trx, backendId: string): Promise<void> {
 async function applyUpdate(
   trx: Trx,
   row: BackendRow,
-  { name, parsed, marked }: { name: string; parsed: ParsedConfig; marked: boolean },
+  { name, isDefault, parsed, marked }: { name: string; isDefault: boolean; parsed: ParsedConfig; marked: boolean },
 ): Promise<void> {
   const newSecrets = Object.keys(parsed.secrets).length > 0;
   const config: JsonObject = parsed.config;
-  if (!newSecrets && name === row.name && JSON.stringify(config) === JSON.stringify(row.config)) return;
+  const kept = name === row.name && isDefault === row.is_default;
+  if (!newSecrets && kept && JSON.stringify(config) === JSON.stringify(row.config)) return;
   await trx
     .updateTable('registry.backends')
     .set({
       name,
+      is_default: isDefault,
       config,
       marked,
       ...(newSecrets ? { secrets_version: sql`secrets_version + 1` } : {}),

@@ -7,7 +7,8 @@ import { ensureDefaultPolicy, hasDefaultPolicy } from './policies.ts';
 import type { Tables } from './tables.ts';
 
 const pageLimit = 1000;
-const retryMs = 250;
+/** The first start has it at once; where a default backend is yet to be made that may be hours. */
+const retryMs = { first: 250, most: 4_000 };
 const askTimeoutMs = 3_000;
 
 interface Needs {
@@ -32,9 +33,9 @@ async function makeFirstPolicy({ db, backends, logger }: Needs, signal: AbortSig
 
 /** As makeFirstPolicy, until it is made or `signal` aborts. */
 export async function keepMakingFirstPolicy(needs: Needs, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
+  for (let waitMs = retryMs.first; !signal.aborted; waitMs = Math.min(waitMs * 2, retryMs.most)) {
     if (await makeFirstPolicy(needs, signal)) return;
-    await pause(retryMs, signal);
+    await pause(waitMs, signal);
   }
 }
 

@@ -32,7 +32,7 @@ interface PolicyRow {
 const columns = sql`p.file_class, p.replicas, p.sync_replicas, p.version, p.updated_at,
   array(select b.backend_id::text from placement.policy_backends b where b.file_class = p.file_class order by b.position) as backend_ids`;
 
-/** Finds the policy in force for a class. Throws `unavailable` until the default one was made, right after the first start. */
+/** Finds the policy in force for a class. Throws `unavailable` until the default one was made: as soon as there is a default backend. */
 export async function findPolicy(db: QueryExecutorProvider, fileClass: string): Promise<Policy> {
   const { rows } = await query(() =>
     sql<PolicyRow>`
@@ -40,7 +40,8 @@ export async function findPolicy(db: QueryExecutorProvider, fileClass: string): 
       order by (p.file_class = ${fileClass}) desc limit 1`.execute(db),
   );
   const row = rows[0];
-  if (!row) throw unavailable('The first start is not finished yet.');
+  if (!row)
+    throw unavailable('There is no default backend yet, so nobody knows where files go: an admin has to make one.');
   return policyOf(row);
 }
 
@@ -88,7 +89,7 @@ export async function hasDefaultPolicy(db: Kysely<Tables>): Promise<boolean> {
   return row !== undefined;
 }
 
-/** Makes the policy `default`, one replica on the default local backend, where there is none. May run in many replicas at once. */
+/** Makes the policy `default`, one replica on the default backend, where there is none. May run in many replicas at once. */
 export async function ensureDefaultPolicy(db: Kysely<Tables>, backendId: string): Promise<void> {
   await inTransaction(db, async (trx) => {
     const made = await trx

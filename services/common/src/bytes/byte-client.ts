@@ -1,14 +1,15 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf';
 import type { Readable } from 'node:stream';
-import { Pool } from 'undici';
-import type { Dispatcher } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import { AppError, isErrorCode, unavailable } from '../errors.ts';
 import { contextToHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
 import { defaultTimeoutMs } from '../rpc/contract.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
+import { OriginPools } from './origin-pools.ts';
+import type { Lookup } from './origin-pools.ts';
 import { shielded } from './shielded.ts';
 
 /**
@@ -19,24 +20,38 @@ const uploadTimeoutMs = 50_000;
 /** How long a service may take no byte of a body. */
 const stallMs = 30_000;
 
-/** The byte port of one other service. */
-export class ByteClient {
-  readonly #pool: Pool;
+/** How long a connection may take to be made. */
+const connectMs = 3_000;
+/** How often one request is sent at most, where no other address is the reason to send it again. */
+const mostTries = 3;
 
-  /** `origin` is like `http://host:port`. */
-  constructor(origin: string) {
-    this.#pool = new Pool(origin, {
+export interface ByteClientOptions {
+  /** How connections are made; without it, over plain TCP. */
+  connect?: Pool.Options['connect'];
+  /** Gives all addresses of a host; without it, the system is asked. */
+  lookup?: Lookup;
+}
+
+/**
+ * The byte port of one other service, by all addresses of its processes in turn. What reached no process, and a
+ * download that broke before its answer, is asked of another; a body of which a byte was sent is sent once.
+ */
+export class ByteClient {
+  readonly #pools: OriginPools;
+
+  /** `origins` is like `http://host:port`, or several of them with commas between. */
+  constructor(origins: string, { connect, lookup }: ByteClientOptions = {}) {
+    const options: Pool.Options = {
       connections: 128,
-      connect: { timeout: 5_000 },
+      connect: connect ?? { timeout: connectMs },
       bodyTimeout: 60_000,
-    });
+    };
+    this.#pools = new OriginPools(origins, options, lookup);
   }
 
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
     return async (request, body, context) => {
-      // A refusal must not destroy the body's own socket: the client is still to read why.
-      const view = shielded(body, stallMs);
-      const answer = await this.#send(operation, headersOf(operation.input, request, context), view, context);
+      const answer = await this.#send(operation, headersOf(operation.input, request, context), body, context);
       const bytes = new Uint8Array(await answer.body.arrayBuffer());
       return fromBinary(operation.output, bytes);
     };
@@ -50,32 +65,70 @@ export class ByteClient {
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    await this.#pools.close();
   }
 
   async #send(
-    { path, answerMs }: Pick<DownloadOperation<DescMessage>, 'path' | 'answerMs'>,
+    operation: Pick<DownloadOperation<DescMessage>, 'path' | 'answerMs'>,
     headers: Record<string, string>,
     body: Readable | null,
     context: CallContext,
   ): Promise<Dispatcher.ResponseData> {
-    let answer: Dispatcher.ResponseData;
-    try {
-      answer = await this.#pool.request({
-        path: `/${path}`,
-        method: body ? 'POST' : 'GET',
-        headers,
-        body,
-        signal: context.signal,
-        highWaterMark: 1024 * 1024,
-        headersTimeout: answerMs ?? (body ? uploadTimeoutMs : defaultTimeoutMs),
-      });
-    } catch (error) {
+    const answer = await this.#sendToOne(operation, headers, body, context).catch((error: unknown) => {
       throw unavailable('Content can not be reached just now.', error);
-    }
+    });
     if (answer.statusCode === 200) return answer;
     throw remoteError(await answer.body.json());
   }
+
+  /** To the first address that takes it. */
+  async #sendToOne(
+    { path, answerMs }: Pick<DownloadOperation<DescMessage>, 'path' | 'answerMs'>,
+    headers: Record<string, string>,
+    body: Readable | null,
+    { signal }: CallContext,
+  ): Promise<Dispatcher.ResponseData> {
+    const unreachable = new Set<Pool>();
+    let failure: unknown;
+    for (let tries = 1; ; tries += 1) {
+      const pool = await this.#pools.next(unreachable);
+      if (!pool) throw failure;
+      let taken = false;
+      try {
+        return await pool.request({
+          path: `/${path}`,
+          method: body ? 'POST' : 'GET',
+          headers,
+          // A refusal must not destroy the body's own socket: the client is still to read why.
+          body: body && shielded(body, stallMs, () => (taken = true)),
+          signal,
+          highWaterMark: 1024 * 1024,
+          headersTimeout: answerMs ?? (body ? uploadTimeoutMs : defaultTimeoutMs),
+        });
+      } catch (error) {
+        failure = error;
+        if (taken || signal.aborted) throw error;
+        if (isUnreachable(error)) {
+          unreachable.add(pool);
+          await this.#pools.avoid(pool);
+        } else if (!isBroken(error) || tries >= mostTries) throw error;
+      }
+    }
+  }
+}
+
+function isUnreachable(error: unknown): boolean {
+  return member(error, 'syscall') === 'connect' || member(error, 'code') === 'UND_ERR_CONNECT_TIMEOUT';
+}
+
+/** The connection ended before an answer: the process did, or it just closed one that was kept alive. */
+function isBroken(error: unknown): boolean {
+  const codes: unknown[] = ['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED'];
+  return codes.includes(member(error, 'code'));
+}
+
+function member(error: unknown, name: string): unknown {
+  return typeof error === 'object' && error !== null ? Reflect.get(error, name) : undefined;
 }
 
 function headersOf<I extends DescMessage>(

@@ -23,9 +23,22 @@ describe('shielded', () => {
     expect(await textOf(view)).toBe('one two');
   });
 
+  test('takes nothing before it is read, and tells of what it takes', async () => {
+    const body = new PassThrough();
+    let taken = 0;
+    const unread = shielded(body, patience, () => (taken += 1));
+    body.end('whole');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(taken).toBe(0);
+    unread.destroy();
+    expect(await textOf(shielded(body, patience, () => (taken += 1)))).toBe('whole');
+    expect(taken).toBe(1);
+  });
+
   test('takes no more than its buffer while nobody reads', async () => {
     const body = new PassThrough();
     const view = shielded(body, patience);
+    view.read(0);
     for (let sent = 0; sent < 8 * 1024 * 1024; sent += 64 * 1024) {
       body.write(Buffer.alloc(64 * 1024));
       await new Promise((resolve) => setImmediate(resolve));

@@ -6,12 +6,15 @@ const bufferBytes = 1024 * 1024;
 /**
  * A view of `body`, with back-pressure, whose destruction leaves `body` as it is: paused, with the rest in it for whoever
  * reads on. A body that breaks off breaks the view. So does a reader that takes nothing for `stallMs` while there is
- * something: with `unavailable`.
+ * something: with `unavailable`. Nothing is taken from `body` before the view is read; `onTaken` is told of each piece
+ * that is.
  */
-export function shielded(body: Readable, stallMs: number): Readable {
+export function shielded(body: Readable, stallMs: number, onTaken: () => void = () => undefined): Readable {
   let stalled: NodeJS.Timeout | undefined;
+  let attached = false;
   const onStall = (): void => void view.destroy(unavailable('Content is not taken just now.'));
   const onData = (piece: Buffer): void => {
+    onTaken();
     if (view.push(piece)) return;
     body.pause();
     stalled ??= setTimeout(onStall, stallMs);
@@ -25,12 +28,14 @@ export function shielded(body: Readable, stallMs: number): Readable {
     read: () => {
       clearTimeout(stalled);
       stalled = undefined;
+      if (!attached) body.on('data', onData);
+      attached = true;
       body.resume();
     },
     destroy: (error, done) => {
       clearTimeout(stalled);
       body.off('data', onData).off('end', onEnd).off('close', onBroken);
-      if (!body.readableEnded) body.pause();
+      if (attached && !body.readableEnded) body.pause();
       done(error);
     },
   });
@@ -38,6 +43,9 @@ export function shielded(body: Readable, stallMs: number): Readable {
   body.on('error', onBroken);
   if (body.readableEnded) onEnd();
   else if (body.destroyed) onBroken();
-  else body.on('end', onEnd).on('close', onBroken).on('data', onData);
+  else {
+    body.on('end', onEnd).on('close', onBroken);
+    stalled = setTimeout(onStall, stallMs);
+  }
   return view;
 }

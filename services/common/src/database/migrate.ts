@@ -2,6 +2,7 @@ import { Kysely, PostgresDialect, sql } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import type { Migration } from 'kysely/migration';
 import pg from 'pg';
+import { StartupError } from '../runtime/run-process.ts';
 import * as roles from './migrations/0001-roles.ts';
 import * as registry from './migrations/0002-registry.ts';
 import * as catalog from './migrations/0003-catalog.ts';
@@ -53,13 +54,17 @@ export const migrations: Record<string, Migration> = {
   '0025-integrity': integrity,
 };
 
-/** Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied. */
+/**
+ * Brings the database at `url` to the present schema; safe beside others that do the same. Gives what it applied.
+ * @throws StartupError where the schema is newer than this code: there is no way back.
+ */
 export async function migrate(url: string): Promise<string[]> {
   const pool = new pg.Pool({ connectionString: url, max: 2, connectionTimeoutMillis: 10_000 });
   // What breaks is told by the query that waits for it.
   pool.on('error', ignore).on('connect', (client) => client.on('error', ignore));
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
   try {
+    await refuseNewer(db);
     const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
     const { error, results } = await migrator.migrateToLatest();
     if (error !== undefined) throw error;
@@ -69,13 +74,31 @@ export async function migrate(url: string): Promise<string[]> {
   }
 }
 
-/** Tells whether the schema is the one that this code needs; null when it is, else a sentence. */
+async function refuseNewer(db: Kysely<unknown>): Promise<void> {
+  const unknown = [...(await appliedIn(db))].filter((name) => !(name in migrations));
+  if (unknown.length === 0) return;
+  throw new StartupError(
+    `The schema of the database is newer than this version of Stowage, which does not know ${unknown.join(', ')}. ` +
+      'Run the newer version again, or restore the backup from before it.',
+  );
+}
+
+/**
+ * Tells whether the schema has all that this code needs; null when it does, else a sentence. One that has more is
+ * right: while versions change, the older one works beside it.
+ */
 export async function schemaMismatch(pool: pg.Pool): Promise<string | null> {
-  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
-  const { rows } = await sql<{ name: string }>`select name from public.kysely_migration order by name`.execute(db);
-  const applied = new Set(rows.map((row) => row.name));
+  const applied = await appliedIn(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
   const missing = Object.keys(migrations).filter((name) => !applied.has(name));
   return missing.length === 0 ? null : `The database lacks ${missing.join(', ')}: run the migrations first.`;
+}
+
+async function appliedIn(db: Kysely<unknown>): Promise<ReadonlySet<string>> {
+  const { rows: tables } = await sql<{ there: boolean }>`
+    select to_regclass('public.kysely_migration') is not null as there`.execute(db);
+  if (!tables[0]?.there) return new Set();
+  const { rows } = await sql<{ name: string }>`select name from public.kysely_migration order by name`.execute(db);
+  return new Set(rows.map((row) => row.name));
 }
 
 function ignore(): void {}

@@ -7,9 +7,13 @@ import type { Client } from './contract.ts';
 import { maxMessageBytes, methodDefinition } from './grpc-server.ts';
 import { fromServiceError } from './wire-error.ts';
 
-/** Opens a channel to `target` (host:port or dns:///…) that retries calls without side effects. */
+/**
+ * Opens a channel to all addresses of `target` (host:port, or as gRPC names them: dns:///…, ipv4:a:p,b:p), in turn. Calls
+ * that may be repeated are; any call is that reached no process.
+ */
 export function openChannel(target: string, descriptors: readonly DescService[]): Channel {
-  return new Channel(target, credentials.createInsecure(), {
+  const address = /^(dns:\/\/|ipv[46]:)/.test(target) ? target : `dns:///${target}`;
+  return new Channel(address, credentials.createInsecure(), {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     // A network that lost what was sent leaves a connection that seems to be there, for a quarter of an hour.
@@ -18,9 +22,12 @@ export function openChannel(target: string, descriptors: readonly DescService[])
     'grpc.keepalive_permit_without_calls': 1,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 2_000,
+    // Asked when a connection ends, as those do whose server stops or that are half a minute old.
+    'grpc.dns_min_time_between_resolutions_ms': 1_000,
+    'grpc.service_config_disable_resolution': 1,
     'grpc.service_config': JSON.stringify({
       loadBalancingConfig: [{ round_robin: {} }],
-      methodConfig: [{ name: readOnlyMethods(descriptors), retryPolicy }],
+      methodConfig: [{ name: repeatableMethods(descriptors), retryPolicy }],
     }),
   });
 }
@@ -33,10 +40,10 @@ const retryPolicy = {
   retryableStatusCodes: ['UNAVAILABLE'],
 };
 
-function readOnlyMethods(descriptors: readonly DescService[]): { service: string; method: string }[] {
+function repeatableMethods(descriptors: readonly DescService[]): { service: string; method: string }[] {
   return descriptors.flatMap((descriptor) =>
     descriptor.methods
-      .filter((method) => method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS)
+      .filter((method) => method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN)
       .map((method) => ({ service: descriptor.typeName, method: method.name })),
   );
 }

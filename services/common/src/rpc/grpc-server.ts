@@ -37,7 +37,8 @@ export class GrpcServer {
   readonly #server = new Server({
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
-    'grpc.max_connection_age_ms': 300_000,
+    // So that callers hear of new processes of this service. Calls under way end as they would have.
+    'grpc.max_connection_age_ms': 30_000,
   });
   readonly #logger: Logger;
 

@@ -49,8 +49,8 @@ export const recordRules: Rules = {
       if (!fault)
         report(`/secret_fields/${index}`, 'invalid', 'This is not a secret of such a backend, or named twice.');
     }
-    if (record.is_default && record.type !== 'local_directory') {
-      report('/is_default', 'invalid', 'The default backend is a local directory.');
+    if (record.is_default && record.type === 'webdav') {
+      report('/is_default', 'invalid', 'The default backend is never on a WebDAV server.');
     }
   },
   policies: (record, report) => {

@@ -132,15 +132,15 @@ const placementChecks: readonly Check[] = [
   ),
   error(
     'default_backend',
-    'Exactly one backend must be the default one.',
-    (table) => `select '/backends' as pointer from ${table('backends')} having count(*) filter (where is_default) <> 1`,
+    'Only one backend can be the default one.',
+    (table) => `select '/backends' as pointer from ${table('backends')} having count(*) filter (where is_default) > 1`,
   ),
   error(
     'default_policy',
     'The policy “default” is missing.',
     (table) =>
-      `select '/policies' as pointer where not exists (
-       select from ${table('policies')} where file_class = 'default')`,
+      `select '/policies' as pointer where exists (select from ${table('backends')} where is_default)
+       and not exists (select from ${table('policies')} where file_class = 'default')`,
   ),
   error(
     'too_many',

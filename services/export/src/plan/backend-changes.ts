@@ -73,7 +73,7 @@ type BackendRow = Pick<ChangedBackend, 'id' | 'name' | 'action'> &
       }
   );
 
-/** Faults that no import may bring in: the folder of the default backend is opened wherever it is. */
+/** Faults that no import may bring in: the folder of a local default backend is opened wherever it is. */
 const blocking = new Set(['default_elsewhere']);
 
 /** Puts together what changes and what backend-registry said of it. */

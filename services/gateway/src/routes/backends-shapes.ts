@@ -9,7 +9,7 @@ const fields = {
   name: Type.String(),
   type: Type.String({ enum: ['local_directory', 's3', 'webdav'] }),
   state: Type.String({ enum: ['enabled', 'disabled'] }),
-  is_default: Type.Boolean(),
+  is_default: Type.Boolean({ description: 'Uploads land there where no backend of their policy can take them.' }),
   config: Type.Record(Type.String(), Type.Unknown(), { description: 'Public values only.' }),
   secret_fields: Type.Array(Type.String(), { description: 'Which credentials are set; their values never leave.' }),
   health: Type.Object({

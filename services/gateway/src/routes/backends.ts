@@ -14,6 +14,13 @@ export const Params = Type.Object({ backend_id: Id });
 /** More than all steps of a check may take. */
 export const checked = { timeoutMs: 45_000 };
 
+const IsDefault = Type.Optional(
+  Type.Boolean({
+    description:
+      'True makes it the default backend in the place of the one before; not on WebDAV, where uploads can’t grow.',
+  }),
+);
+
 type Backends = AppDependencies['backends'];
 
 /** Contract §6: where content lies, for admins: reading, making and changing. */
@@ -76,11 +83,13 @@ function changeRoutes(app: App, backends: Backends): void {
         name: Name,
         type: Type.Union([Type.Literal('local_directory'), Type.Literal('s3'), Type.Literal('webdav')]),
         config: Config,
+        is_default: IsDefault,
       }),
       response: { 201: Backend },
     },
     handler: async (request, reply) => {
-      const { backend } = await backends.createBackend(request.body, contextOf(request), checked);
+      const { name, type, config, is_default: isDefault = false } = request.body;
+      const { backend } = await backends.createBackend({ name, type, config, isDefault }, contextOf(request), checked);
       void reply.code(201).header('location', `/api/backends/${present(backend).id}`);
       return answer(reply, backend);
     },
@@ -93,19 +102,19 @@ function changeRoutes(app: App, backends: Backends): void {
       access: 'admin',
       idempotent: true,
       waits: true,
-      problems: ['not_found', 'name_conflict', 'precondition_failed', 'backend_in_use'],
+      problems: ['not_found', 'name_conflict', 'state_conflict', 'precondition_failed', 'backend_in_use'],
     },
     schema: {
       tags,
       summary: 'Change the name or parts of the configuration, and check the backend once',
       params: Params,
-      body: Closed({ name: Type.Optional(Name), config: Type.Optional(Config) }),
+      body: Closed({ name: Type.Optional(Name), config: Type.Optional(Config), is_default: IsDefault }),
       response: { 200: Backend },
     },
     handler: async (request, reply) => {
-      const { name, config } = request.body;
+      const { name, config, is_default: isDefault } = request.body;
       const { backend } = await backends.updateBackend(
-        { id: request.params.backend_id, name, config, ifMatch: ifMatchOf(request) },
+        { id: request.params.backend_id, name, config, isDefault, ifMatch: ifMatchOf(request) },
         contextOf(request),
         checked,
       );

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file stowage/backend_registry/v1/backend.proto.
  */
 export const file_stowage_backend_registry_v1_backend: GenFile = /*@__PURE__*/
-  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIuQCCgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilwEKDUJhY2tlbmRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEi4KCmNoZWNrZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKCmxhdGVuY3lfbXMYAyABKAFIAIgBARITCgZkZXRhaWwYBCABKAlIAYgBAUINCgtfbGF0ZW5jeV9tc0IJCgdfZGV0YWlsIjQKE0xpc3RCYWNrZW5kc1JlcXVlc3QSDQoFbGltaXQYASABKAUSDgoGY3Vyc29yGAIgASgJInUKFExpc3RCYWNrZW5kc1Jlc3BvbnNlEjMKBWl0ZW1zGAEgAygLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiHwoRR2V0QmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiiQEKEkdldEJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQSPAoIYmxvY2tlcnMYAiADKAsyKi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmxvY2tlciJvCg1EZWxldGVCbG9ja2VyEgwKBGNvZGUYASABKAkSEgoFY291bnQYAiABKANIAIgBARISCgVieXRlcxgDIAEoA0gBiAEBEhQKDGZpbGVfY2xhc3NlcxgEIAMoCUIICgZfY291bnRCCAoGX2J5dGVzIlsKFENyZWF0ZUJhY2tlbmRSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEdHlwZRgCIAEoCRInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ik4KFUNyZWF0ZUJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiJAoQVmVyc2lvbkNvbmRpdGlvbhIQCgh2ZXJzaW9ucxgBIAMoAyKoAQoUVXBkYXRlQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEicKBmNvbmZpZxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSPwoIaWZfbWF0Y2gYBCABKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyc2lvbkNvbmRpdGlvbkIHCgVfbmFtZSJOChVVcGRhdGVCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIjQKE0NoZWNrQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSEQoJc2NoZWR1bGVkGAIgASgIIk0KFENoZWNrQmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZCJ4ChhTZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QSCgoCaWQYASABKAkSDwoHZW5hYmxlZBgCIAEoCBI/CghpZl9tYXRjaBgDIAEoCzItLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5WZXJzaW9uQ29uZGl0aW9uIlIKGVNldEJhY2tlbmRFbmFibGVkUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kImMKFERlbGV0ZUJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJEj8KCGlmX21hdGNoGAIgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24iFwoVRGVsZXRlQmFja2VuZFJlc3BvbnNlIjgKFUZvcmdldFJlcGxpY2FzUmVxdWVzdBIKCgJpZBgBIAEoCRITCgthY2NlcHRfbG9zcxgCIAEoCCJMChZGb3JnZXRSZXBsaWNhc1Jlc3BvbnNlEhEKCWZvcmdvdHRlbhgBIAEoAxIMCgRsb3N0GAIgASgDEhEKCXJlbWFpbmluZxgDIAEoAyIhChNTd2VlcEJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJIjsKFFN3ZWVwQmFja2VuZFJlc3BvbnNlEhMKC3RlbXBvcmFyaWVzGAEgASgDEg4KBnN0YWdlZBgCIAEoAyJWChRKdWRnZUJhY2tlbmRzUmVxdWVzdBI+CghiYWNrZW5kcxgBIAMoCzIsLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Eb2N1bWVudEJhY2tlbmQifwoPRG9jdW1lbnRCYWNrZW5kEgoKAmlkGAEgASgJEgwKBHR5cGUYAiABKAkSJwoGY29uZmlnGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppc19kZWZhdWx0GAQgASgIEhUKDXNlY3JldF9maWVsZHMYBSADKAkiWgoVSnVkZ2VCYWNrZW5kc1Jlc3BvbnNlEkEKCmp1ZGdlbWVudHMYASADKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZEp1ZGdlbWVudCKHAQoQQmFja2VuZEp1ZGdlbWVudBIKCgJpZBgBIAEoCRINCgVrbm93bhgCIAEoCBIdChVtaXNzaW5nX3NlY3JldF9maWVsZHMYAyADKAkSOQoGZmF1bHRzGAQgAygLMikuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmRGYXVsdCI9CgxCYWNrZW5kRmF1bHQSDAoEY29kZRgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBmRldGFpbBgDIAEoCTLNCQoOQmFja2VuZFNlcnZpY2USeAoMTGlzdEJhY2tlbmRzEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkxpc3RCYWNrZW5kc1JlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVzcG9uc2UiA5ACARJyCgpHZXRCYWNrZW5kEi4uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXF1ZXN0Gi8uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkdldEJhY2tlbmRSZXNwb25zZSIDkAIBEnYKDUNyZWF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ3JlYXRlQmFja2VuZFJlc3BvbnNlEnYKDVVwZGF0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVXBkYXRlQmFja2VuZFJlc3BvbnNlEnMKDENoZWNrQmFja2VuZBIwLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DaGVja0JhY2tlbmRSZXF1ZXN0GjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNoZWNrQmFja2VuZFJlc3BvbnNlEoIBChFTZXRCYWNrZW5kRW5hYmxlZBI1LnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZXRCYWNrZW5kRW5hYmxlZFJlcXVlc3QaNi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU2V0QmFja2VuZEVuYWJsZWRSZXNwb25zZRJ2Cg1EZWxldGVCYWNrZW5kEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRlbGV0ZUJhY2tlbmRSZXNwb25zZRJ5Cg5Gb3JnZXRSZXBsaWNhcxIyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Gb3JnZXRSZXBsaWNhc1JlcXVlc3QaMy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRm9yZ2V0UmVwbGljYXNSZXNwb25zZRJzCgxTd2VlcEJhY2tlbmQSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuU3dlZXBCYWNrZW5kUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Td2VlcEJhY2tlbmRSZXNwb25zZRJ7Cg1KdWRnZUJhY2tlbmRzEjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkp1ZGdlQmFja2VuZHNSZXF1ZXN0GjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkp1ZGdlQmFja2VuZHNSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CilzdG93YWdlL2JhY2tlbmRfcmVnaXN0cnkvdjEvYmFja2VuZC5wcm90bxIbc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxIooECgdCYWNrZW5kEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEdHlwZRgDIAEoCRIPCgdlbmFibGVkGAQgASgIEhIKCmlzX2RlZmF1bHQYBSABKAgSJwoGY29uZmlnGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zZWNyZXRfZmllbGRzGAcgAygJEjoKBmhlYWx0aBgIIAEoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSGVhbHRoEhAKCHJlcGxpY2FzGAkgASgDEg0KBWJ5dGVzGAogASgDEg8KB3ZlcnNpb24YCyABKAMSLgoKY3JlYXRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASSQoLc2VjcmV0X3JlZnMYDiADKAsyNC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZC5TZWNyZXRSZWZzRW50cnkaWQoPU2VjcmV0UmVmc0VudHJ5EgsKA2tleRgBIAEoCRI1CgV2YWx1ZRgCIAEoCzImLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZWNyZXRSZWY6AjgBIiYKCVNlY3JldFJlZhIMCgRuYW1lGAEgASgJEgsKA2tleRgCIAEoCSKXAQoNQmFja2VuZEhlYWx0aBIOCgZzdGF0dXMYASABKAkSLgoKY2hlY2tlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoKbGF0ZW5jeV9tcxgDIAEoAUgAiAEBEhMKBmRldGFpbBgEIAEoCUgBiAEBQg0KC19sYXRlbmN5X21zQgkKB19kZXRhaWwiNAoTTGlzdEJhY2tlbmRzUmVxdWVzdBINCgVsaW1pdBgBIAEoBRIOCgZjdXJzb3IYAiABKAkidQoUTGlzdEJhY2tlbmRzUmVzcG9uc2USMwoFaXRlbXMYASADKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZBIYCgtuZXh0X2N1cnNvchgCIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIfChFHZXRCYWNrZW5kUmVxdWVzdBIKCgJpZBgBIAEoCSKJAQoSR2V0QmFja2VuZFJlc3BvbnNlEjUKB2JhY2tlbmQYASABKAsyJC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZBI8CghibG9ja2VycxgCIAMoCzIqLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5EZWxldGVCbG9ja2VyIm8KDURlbGV0ZUJsb2NrZXISDAoEY29kZRgBIAEoCRISCgVjb3VudBgCIAEoA0gAiAEBEhIKBWJ5dGVzGAMgASgDSAGIAQESFAoMZmlsZV9jbGFzc2VzGAQgAygJQggKBl9jb3VudEIICgZfYnl0ZXMibwoUQ3JlYXRlQmFja2VuZFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgR0eXBlGAIgASgJEicKBmNvbmZpZxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaXNfZGVmYXVsdBgEIAEoCCJOChVDcmVhdGVCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIiQKEFZlcnNpb25Db25kaXRpb24SEAoIdmVyc2lvbnMYASADKAMi0AEKFFVwZGF0ZUJhY2tlbmRSZXF1ZXN0EgoKAmlkGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBARInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ej8KCGlmX21hdGNoGAQgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24SFwoKaXNfZGVmYXVsdBgFIAEoCEgBiAEBQgcKBV9uYW1lQg0KC19pc19kZWZhdWx0Ik4KFVVwZGF0ZUJhY2tlbmRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiNAoTQ2hlY2tCYWNrZW5kUmVxdWVzdBIKCgJpZBgBIAEoCRIRCglzY2hlZHVsZWQYAiABKAgiTQoUQ2hlY2tCYWNrZW5kUmVzcG9uc2USNQoHYmFja2VuZBgBIAEoCzIkLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kIngKGFNldEJhY2tlbmRFbmFibGVkUmVxdWVzdBIKCgJpZBgBIAEoCRIPCgdlbmFibGVkGAIgASgIEj8KCGlmX21hdGNoGAMgASgLMi0uc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlZlcnNpb25Db25kaXRpb24iUgoZU2V0QmFja2VuZEVuYWJsZWRSZXNwb25zZRI1CgdiYWNrZW5kGAEgASgLMiQuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkJhY2tlbmQiYwoURGVsZXRlQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkSPwoIaWZfbWF0Y2gYAiABKAsyLS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuVmVyc2lvbkNvbmRpdGlvbiIXChVEZWxldGVCYWNrZW5kUmVzcG9uc2UiOAoVRm9yZ2V0UmVwbGljYXNSZXF1ZXN0EgoKAmlkGAEgASgJEhMKC2FjY2VwdF9sb3NzGAIgASgIIkwKFkZvcmdldFJlcGxpY2FzUmVzcG9uc2USEQoJZm9yZ290dGVuGAEgASgDEgwKBGxvc3QYAiABKAMSEQoJcmVtYWluaW5nGAMgASgDIiEKE1N3ZWVwQmFja2VuZFJlcXVlc3QSCgoCaWQYASABKAkiOwoUU3dlZXBCYWNrZW5kUmVzcG9uc2USEwoLdGVtcG9yYXJpZXMYASABKAMSDgoGc3RhZ2VkGAIgASgDIlYKFEp1ZGdlQmFja2VuZHNSZXF1ZXN0Ej4KCGJhY2tlbmRzGAEgAygLMiwuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkRvY3VtZW50QmFja2VuZCJ/Cg9Eb2N1bWVudEJhY2tlbmQSCgoCaWQYASABKAkSDAoEdHlwZRgCIAEoCRInCgZjb25maWcYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmlzX2RlZmF1bHQYBCABKAgSFQoNc2VjcmV0X2ZpZWxkcxgFIAMoCSJaChVKdWRnZUJhY2tlbmRzUmVzcG9uc2USQQoKanVkZ2VtZW50cxgBIAMoCzItLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5CYWNrZW5kSnVkZ2VtZW50IocBChBCYWNrZW5kSnVkZ2VtZW50EgoKAmlkGAEgASgJEg0KBWtub3duGAIgASgIEh0KFW1pc3Npbmdfc2VjcmV0X2ZpZWxkcxgDIAMoCRI5CgZmYXVsdHMYBCADKAsyKS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQmFja2VuZEZhdWx0Ij0KDEJhY2tlbmRGYXVsdBIMCgRjb2RlGAEgASgJEg8KB3BvaW50ZXIYAiABKAkSDgoGZGV0YWlsGAMgASgJMs0JCg5CYWNrZW5kU2VydmljZRJ4CgxMaXN0QmFja2VuZHMSMC5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuTGlzdEJhY2tlbmRzUmVxdWVzdBoxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5MaXN0QmFja2VuZHNSZXNwb25zZSIDkAIBEnIKCkdldEJhY2tlbmQSLi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuR2V0QmFja2VuZFJlcXVlc3QaLy5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuR2V0QmFja2VuZFJlc3BvbnNlIgOQAgESdgoNQ3JlYXRlQmFja2VuZBIxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DcmVhdGVCYWNrZW5kUmVxdWVzdBoyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5DcmVhdGVCYWNrZW5kUmVzcG9uc2USdgoNVXBkYXRlQmFja2VuZBIxLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5VcGRhdGVCYWNrZW5kUmVxdWVzdBoyLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5VcGRhdGVCYWNrZW5kUmVzcG9uc2UScwoMQ2hlY2tCYWNrZW5kEjAuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkNoZWNrQmFja2VuZFJlcXVlc3QaMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuQ2hlY2tCYWNrZW5kUmVzcG9uc2USggEKEVNldEJhY2tlbmRFbmFibGVkEjUuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlNldEJhY2tlbmRFbmFibGVkUmVxdWVzdBo2LnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5TZXRCYWNrZW5kRW5hYmxlZFJlc3BvbnNlEnYKDURlbGV0ZUJhY2tlbmQSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmFja2VuZFJlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuRGVsZXRlQmFja2VuZFJlc3BvbnNlEnkKDkZvcmdldFJlcGxpY2FzEjIuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLkZvcmdldFJlcGxpY2FzUmVxdWVzdBozLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Gb3JnZXRSZXBsaWNhc1Jlc3BvbnNlEnMKDFN3ZWVwQmFja2VuZBIwLnN0b3dhZ2UuYmFja2VuZF9yZWdpc3RyeS52MS5Td2VlcEJhY2tlbmRSZXF1ZXN0GjEuc3Rvd2FnZS5iYWNrZW5kX3JlZ2lzdHJ5LnYxLlN3ZWVwQmFja2VuZFJlc3BvbnNlEnsKDUp1ZGdlQmFja2VuZHMSMS5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuSnVkZ2VCYWNrZW5kc1JlcXVlc3QaMi5zdG93YWdlLmJhY2tlbmRfcmVnaXN0cnkudjEuSnVkZ2VCYWNrZW5kc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A configured place for content. Holds no secret, ever.
@@ -86,6 +86,13 @@ export type Backend = Message<"stowage.backend_registry.v1.Backend"> & {
    * @generated from field: google.protobuf.Timestamp updated_at = 13;
    */
   updatedAt?: Timestamp | undefined;
+
+  /**
+   * Secret fields whose value is in a Kubernetes Secret; secret_fields names them too.
+   *
+   * @generated from field: map<string, stowage.backend_registry.v1.SecretRef> secret_refs = 14;
+   */
+  secretRefs: { [key: string]: SecretRef };
 };
 
 /**
@@ -94,6 +101,30 @@ export type Backend = Message<"stowage.backend_registry.v1.Backend"> & {
  */
 export const BackendSchema: GenMessage<Backend> = /*@__PURE__*/
   messageDesc(file_stowage_backend_registry_v1_backend, 0);
+
+/**
+ * A key of a Kubernetes Secret in the namespace of the service.
+ *
+ * @generated from message stowage.backend_registry.v1.SecretRef
+ */
+export type SecretRef = Message<"stowage.backend_registry.v1.SecretRef"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message stowage.backend_registry.v1.SecretRef.
+ * Use `create(SecretRefSchema)` to create a new message.
+ */
+export const SecretRefSchema: GenMessage<SecretRef> = /*@__PURE__*/
+  messageDesc(file_stowage_backend_registry_v1_backend, 1);
 
 /**
  * What the last check showed.
@@ -129,7 +160,7 @@ export type BackendHealth = Message<"stowage.backend_registry.v1.BackendHealth">
  * Use `create(BackendHealthSchema)` to create a new message.
  */
 export const BackendHealthSchema: GenMessage<BackendHealth> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 1);
+  messageDesc(file_stowage_backend_registry_v1_backend, 2);
 
 /**
  * One page of backends.
@@ -153,7 +184,7 @@ export type ListBackendsRequest = Message<"stowage.backend_registry.v1.ListBacke
  * Use `create(ListBackendsRequestSchema)` to create a new message.
  */
 export const ListBackendsRequestSchema: GenMessage<ListBackendsRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 2);
+  messageDesc(file_stowage_backend_registry_v1_backend, 3);
 
 /**
  * Backends; `next_cursor` is unset on the last page.
@@ -177,7 +208,7 @@ export type ListBackendsResponse = Message<"stowage.backend_registry.v1.ListBack
  * Use `create(ListBackendsResponseSchema)` to create a new message.
  */
 export const ListBackendsResponseSchema: GenMessage<ListBackendsResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 3);
+  messageDesc(file_stowage_backend_registry_v1_backend, 4);
 
 /**
  * Which backend.
@@ -196,7 +227,7 @@ export type GetBackendRequest = Message<"stowage.backend_registry.v1.GetBackendR
  * Use `create(GetBackendRequestSchema)` to create a new message.
  */
 export const GetBackendRequestSchema: GenMessage<GetBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 4);
+  messageDesc(file_stowage_backend_registry_v1_backend, 5);
 
 /**
  * The backend as it is now, and what keeps it from being deleted.
@@ -220,7 +251,7 @@ export type GetBackendResponse = Message<"stowage.backend_registry.v1.GetBackend
  * Use `create(GetBackendResponseSchema)` to create a new message.
  */
 export const GetBackendResponseSchema: GenMessage<GetBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 5);
+  messageDesc(file_stowage_backend_registry_v1_backend, 6);
 
 /**
  * One reason why a backend can't be deleted.
@@ -262,7 +293,7 @@ export type DeleteBlocker = Message<"stowage.backend_registry.v1.DeleteBlocker">
  * Use `create(DeleteBlockerSchema)` to create a new message.
  */
 export const DeleteBlockerSchema: GenMessage<DeleteBlocker> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 6);
+  messageDesc(file_stowage_backend_registry_v1_backend, 7);
 
 /**
  * A backend to be made.
@@ -288,6 +319,13 @@ export type CreateBackendRequest = Message<"stowage.backend_registry.v1.CreateBa
    * @generated from field: google.protobuf.Struct config = 3;
    */
   config?: JsonObject | undefined;
+
+  /**
+   * It takes the place of the default backend.
+   *
+   * @generated from field: bool is_default = 4;
+   */
+  isDefault: boolean;
 };
 
 /**
@@ -295,7 +333,7 @@ export type CreateBackendRequest = Message<"stowage.backend_registry.v1.CreateBa
  * Use `create(CreateBackendRequestSchema)` to create a new message.
  */
 export const CreateBackendRequestSchema: GenMessage<CreateBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 7);
+  messageDesc(file_stowage_backend_registry_v1_backend, 8);
 
 /**
  * The backend with the result of its first check.
@@ -314,7 +352,7 @@ export type CreateBackendResponse = Message<"stowage.backend_registry.v1.CreateB
  * Use `create(CreateBackendResponseSchema)` to create a new message.
  */
 export const CreateBackendResponseSchema: GenMessage<CreateBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 8);
+  messageDesc(file_stowage_backend_registry_v1_backend, 9);
 
 /**
  * Versions that a change is meant for; an empty list fits none.
@@ -333,7 +371,7 @@ export type VersionCondition = Message<"stowage.backend_registry.v1.VersionCondi
  * Use `create(VersionConditionSchema)` to create a new message.
  */
 export const VersionConditionSchema: GenMessage<VersionCondition> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 9);
+  messageDesc(file_stowage_backend_registry_v1_backend, 10);
 
 /**
  * What to change: what is left out is kept.
@@ -360,6 +398,13 @@ export type UpdateBackendRequest = Message<"stowage.backend_registry.v1.UpdateBa
    * @generated from field: stowage.backend_registry.v1.VersionCondition if_match = 4;
    */
   ifMatch?: VersionCondition | undefined;
+
+  /**
+   * True makes it the default backend in the place of the one before.
+   *
+   * @generated from field: optional bool is_default = 5;
+   */
+  isDefault?: boolean | undefined;
 };
 
 /**
@@ -367,7 +412,7 @@ export type UpdateBackendRequest = Message<"stowage.backend_registry.v1.UpdateBa
  * Use `create(UpdateBackendRequestSchema)` to create a new message.
  */
 export const UpdateBackendRequestSchema: GenMessage<UpdateBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 10);
+  messageDesc(file_stowage_backend_registry_v1_backend, 11);
 
 /**
  * The backend after the change, with the result of a check.
@@ -386,7 +431,7 @@ export type UpdateBackendResponse = Message<"stowage.backend_registry.v1.UpdateB
  * Use `create(UpdateBackendResponseSchema)` to create a new message.
  */
 export const UpdateBackendResponseSchema: GenMessage<UpdateBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 11);
+  messageDesc(file_stowage_backend_registry_v1_backend, 12);
 
 /**
  * Which backend to probe.
@@ -412,7 +457,7 @@ export type CheckBackendRequest = Message<"stowage.backend_registry.v1.CheckBack
  * Use `create(CheckBackendRequestSchema)` to create a new message.
  */
 export const CheckBackendRequestSchema: GenMessage<CheckBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 12);
+  messageDesc(file_stowage_backend_registry_v1_backend, 13);
 
 /**
  * The backend with what the probe showed.
@@ -431,7 +476,7 @@ export type CheckBackendResponse = Message<"stowage.backend_registry.v1.CheckBac
  * Use `create(CheckBackendResponseSchema)` to create a new message.
  */
 export const CheckBackendResponseSchema: GenMessage<CheckBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 13);
+  messageDesc(file_stowage_backend_registry_v1_backend, 14);
 
 /**
  * Whether new content may go to a backend.
@@ -460,7 +505,7 @@ export type SetBackendEnabledRequest = Message<"stowage.backend_registry.v1.SetB
  * Use `create(SetBackendEnabledRequestSchema)` to create a new message.
  */
 export const SetBackendEnabledRequestSchema: GenMessage<SetBackendEnabledRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 14);
+  messageDesc(file_stowage_backend_registry_v1_backend, 15);
 
 /**
  * The backend as it is now.
@@ -479,7 +524,7 @@ export type SetBackendEnabledResponse = Message<"stowage.backend_registry.v1.Set
  * Use `create(SetBackendEnabledResponseSchema)` to create a new message.
  */
 export const SetBackendEnabledResponseSchema: GenMessage<SetBackendEnabledResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 15);
+  messageDesc(file_stowage_backend_registry_v1_backend, 16);
 
 /**
  * Which backend to delete.
@@ -503,7 +548,7 @@ export type DeleteBackendRequest = Message<"stowage.backend_registry.v1.DeleteBa
  * Use `create(DeleteBackendRequestSchema)` to create a new message.
  */
 export const DeleteBackendRequestSchema: GenMessage<DeleteBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 16);
+  messageDesc(file_stowage_backend_registry_v1_backend, 17);
 
 /**
  * Deleted.
@@ -518,7 +563,7 @@ export type DeleteBackendResponse = Message<"stowage.backend_registry.v1.DeleteB
  * Use `create(DeleteBackendResponseSchema)` to create a new message.
  */
 export const DeleteBackendResponseSchema: GenMessage<DeleteBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 17);
+  messageDesc(file_stowage_backend_registry_v1_backend, 18);
 
 /**
  * Which backend is lost.
@@ -544,7 +589,7 @@ export type ForgetReplicasRequest = Message<"stowage.backend_registry.v1.ForgetR
  * Use `create(ForgetReplicasRequestSchema)` to create a new message.
  */
 export const ForgetReplicasRequestSchema: GenMessage<ForgetReplicasRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 18);
+  messageDesc(file_stowage_backend_registry_v1_backend, 19);
 
 /**
  * How many replicas were forgotten, how many of these were the last good copy, and how many are still known.
@@ -573,7 +618,7 @@ export type ForgetReplicasResponse = Message<"stowage.backend_registry.v1.Forget
  * Use `create(ForgetReplicasResponseSchema)` to create a new message.
  */
 export const ForgetReplicasResponseSchema: GenMessage<ForgetReplicasResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 19);
+  messageDesc(file_stowage_backend_registry_v1_backend, 20);
 
 /**
  * Which backend to sweep.
@@ -592,7 +637,7 @@ export type SweepBackendRequest = Message<"stowage.backend_registry.v1.SweepBack
  * Use `create(SweepBackendRequestSchema)` to create a new message.
  */
 export const SweepBackendRequestSchema: GenMessage<SweepBackendRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 20);
+  messageDesc(file_stowage_backend_registry_v1_backend, 21);
 
 /**
  * What was removed, in pieces.
@@ -620,7 +665,7 @@ export type SweepBackendResponse = Message<"stowage.backend_registry.v1.SweepBac
  * Use `create(SweepBackendResponseSchema)` to create a new message.
  */
 export const SweepBackendResponseSchema: GenMessage<SweepBackendResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 21);
+  messageDesc(file_stowage_backend_registry_v1_backend, 22);
 
 /**
  * The backends of one metadata document, all of them.
@@ -639,7 +684,7 @@ export type JudgeBackendsRequest = Message<"stowage.backend_registry.v1.JudgeBac
  * Use `create(JudgeBackendsRequestSchema)` to create a new message.
  */
 export const JudgeBackendsRequestSchema: GenMessage<JudgeBackendsRequest> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 22);
+  messageDesc(file_stowage_backend_registry_v1_backend, 23);
 
 /**
  * A valid backend of a metadata document.
@@ -680,7 +725,7 @@ export type DocumentBackend = Message<"stowage.backend_registry.v1.DocumentBacke
  * Use `create(DocumentBackendSchema)` to create a new message.
  */
 export const DocumentBackendSchema: GenMessage<DocumentBackend> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 23);
+  messageDesc(file_stowage_backend_registry_v1_backend, 24);
 
 /**
  * One for each backend of the request, in its order.
@@ -699,7 +744,7 @@ export type JudgeBackendsResponse = Message<"stowage.backend_registry.v1.JudgeBa
  * Use `create(JudgeBackendsResponseSchema)` to create a new message.
  */
 export const JudgeBackendsResponseSchema: GenMessage<JudgeBackendsResponse> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 24);
+  messageDesc(file_stowage_backend_registry_v1_backend, 25);
 
 /**
  * How one backend of a document would do here.
@@ -738,7 +783,7 @@ export type BackendJudgement = Message<"stowage.backend_registry.v1.BackendJudge
  * Use `create(BackendJudgementSchema)` to create a new message.
  */
 export const BackendJudgementSchema: GenMessage<BackendJudgement> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 25);
+  messageDesc(file_stowage_backend_registry_v1_backend, 26);
 
 /**
  * What speaks against a backend of a document.
@@ -773,7 +818,7 @@ export type BackendFault = Message<"stowage.backend_registry.v1.BackendFault"> &
  * Use `create(BackendFaultSchema)` to create a new message.
  */
 export const BackendFaultSchema: GenMessage<BackendFault> = /*@__PURE__*/
-  messageDesc(file_stowage_backend_registry_v1_backend, 26);
+  messageDesc(file_stowage_backend_registry_v1_backend, 27);
 
 /**
  * The configured places for content.
@@ -802,7 +847,8 @@ export const BackendService: GenService<{
     output: typeof GetBackendResponseSchema;
   },
   /**
-   * Makes a backend and checks it once; a check that fails does not refuse it. Errors: validation_failed, name_conflict.
+   * Makes a backend and checks it once; a check that fails does not refuse it. Errors: validation_failed, name_conflict,
+   * unavailable (a Kubernetes Secret that is referred to can't be looked at just now).
    *
    * @generated from rpc stowage.backend_registry.v1.BackendService.CreateBackend
    */
@@ -814,7 +860,7 @@ export const BackendService: GenService<{
   /**
    * Changes name or configuration and checks the backend once. Secrets that are left out, null or empty are kept.
    * Errors: not_found, validation_failed, name_conflict, precondition_failed, backend_in_use (a new location while it
-   * holds content).
+   * holds content), state_conflict (the default backend is to be it no longer), unavailable as with CreateBackend.
    *
    * @generated from rpc stowage.backend_registry.v1.BackendService.UpdateBackend
    */
