@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => system.close());
 
 function runSmoke(environment: Record<string, string>): Promise<{ stdout: string }> {
-  const env = { PATH: process.env['PATH'], STOWAGE_API_URL: system.url, STOWAGE_API_WAIT: '0s', ...environment };
+  const env = { PATH: process.env['PATH'], STOWAGE_API_URL: system.url, STOWAGE_SMOKE_PATIENCE: '1ms', ...environment };
   return run(process.execPath, [smoke], { env });
 }
 

@@ -11,6 +11,7 @@ import type { Setting } from '@stowage/common/runtime/settings';
 import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { applySettings } from '@stowage/launcher/declared/apply-settings';
+import { smokeSettings } from '@stowage/launcher/smoke/settings';
 import { launchSettings, replicaSettings } from '@stowage/launcher/instance';
 import { serviceProcess as placement } from '@stowage/placement/service';
 import { serviceProcess as upload } from '@stowage/upload/service';
@@ -21,6 +22,7 @@ const all: Setting<unknown>[] = [
   launchSettings,
   replicaSettings,
   applySettings,
+  smokeSettings,
   gateway.settings,
   upload.settings,
   catalog.settings,
