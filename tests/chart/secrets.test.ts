@@ -153,15 +153,15 @@ describeChart('certificates', () => {
     expect(JSON.stringify(podsOf(objects))).not.toContain('tls-ca');
   });
 
-  test('of cert-manager are asked for by the same names', async () => {
+  test('of cert-manager are asked for by the same names, and mounted', async () => {
     const objects = await renderChart(everything);
-    const made = ofKind(objects, 'Certificate').map(({ spec }) => [spec.secretName, spec.dnsNames, spec.issuerRef]);
-    const issuer = { name: 'stowage-ca', kind: 'Issuer', group: 'cert-manager.io' };
-    expect(made.sort()).toEqual(
-      [...services]
-        .sort()
-        .map((service) => [`rel-stowage-${service}-tls`, [`${service}.rel.ns.stowage.internal`], issuer]),
-    );
+    const issuerRef = { name: 'stowage-ca', kind: 'Issuer', group: 'cert-manager.io' };
+    for (const service of services) {
+      const { spec } = find(objects, 'Certificate', `stowage-${service}`);
+      expect(spec).toMatchObject({ dnsNames: [`${service}.rel.ns.stowage.internal`], issuerRef });
+      const { volumes } = find(objects, 'Deployment', `-${service}`)['spec'].template.spec;
+      expect(volumes).toContainEqual({ name: 'tls', secret: { secretName: spec.secretName, defaultMode: 0o440 } });
+    }
   });
 
   test('make the addresses of services https, and none of them plain', async () => {

@@ -71,9 +71,9 @@ export async function runHelm(given: readonly string[], input = ''): Promise<str
   return printed;
 }
 
-/** Throws where the text is no YAML, or has a key twice. */
+/** Read as Kubernetes does, by YAML 1.1: `off` is no text and 0440 is octal. Throws where it is no YAML, or has a key twice. */
 export function parseObjects(yaml: string): KubernetesObject[] {
-  const documents = parseAllDocuments(yaml, { uniqueKeys: true });
+  const documents = parseAllDocuments(yaml, { version: '1.1', uniqueKeys: true });
   if (!Array.isArray(documents)) return [];
   return documents.flatMap((document) => {
     const [mistake] = document.errors;

@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { stringify } from 'yaml';
 import type { KubernetesObject } from './chart.ts';
 
 const variable = 'STOWAGE_TEST_KUBERNETES_VALIDATE';
@@ -34,7 +33,7 @@ export function schemaMistakes(objects: readonly KubernetesObject[], kubeVersion
   try {
     const file = join(folder, 'objects.yaml');
     const known = objects.filter(({ apiVersion }) => !foreign.test(apiVersion));
-    writeFileSync(file, known.map((object) => stringify(object)).join('---\n'));
+    writeFileSync(file, known.map((object) => JSON.stringify(object)).join('\n---\n'));
     execFileSync(process.env[variable] ?? '', ['--strict', '--quiet', '-k', kubeVersion, file], { stdio: 'pipe' });
     return '';
   } catch (error) {
