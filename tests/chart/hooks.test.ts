@@ -25,7 +25,7 @@ function environment(job: KubernetesObject): Json {
 describeChart('hooks', () => {
   test.each(['pre-install', 'pre-upgrade'])('migrate the database before anything is changed: %s', async (event) => {
     const objects = await renderChart(minimal);
-    expect(hooksOf(objects, event).map(nameOf)).toEqual(['Job/rel-stowage-migrate']);
+    expect(hooksOf(objects, event).map(nameOf)).toEqual(['NetworkPolicy/rel-stowage-migrate', 'Job/rel-stowage-migrate']);
     const { spec } = find(objects, 'Job', '-migrate');
     expect(spec.template.spec.containers[0].args).toEqual(['migrate']);
     expect(spec.activeDeadlineSeconds).toBeGreaterThan(0);
@@ -34,8 +34,9 @@ describeChart('hooks', () => {
   test('bring along what the migration needs and the release does not have yet', async () => {
     const objects = await renderChart({ database: { url: 'postgres://user:password@db/stowage' } });
     for (const event of ['pre-install', 'pre-upgrade']) {
-      const hooks = hooksOf(objects, event);
-      expect(hooks.map(nameOf)).toEqual(['Secret/rel-stowage-migrate', 'Job/rel-stowage-migrate']);
+      const hooks = hooksOf(objects, event).map(nameOf);
+      expect(hooks.at(-1)).toBe('Job/rel-stowage-migrate');
+      expect(hooks).toContain('Secret/rel-stowage-migrate');
     }
     const mounted = JSON.stringify(find(objects, 'Job', '-migrate')['spec'].template.spec.volumes);
     expect(mounted).toContain('"name":"rel-stowage-migrate"');
