@@ -12,6 +12,7 @@ const commands = new Map<string, () => Promise<unknown>>([
   ['placement', () => import('../../services/placement/src/main.ts')],
   ['export', () => import('../../services/export/src/main.ts')],
   ['migrate', () => import('./migrate.ts')],
+  ['apply', () => import('./apply.ts')],
 ]);
 
 const [name, ...more] = process.argv.slice(2);

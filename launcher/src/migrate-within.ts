@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { toDatabaseError } from '@stowage/common/database/database-error';
 import { migrate } from '@stowage/common/database/migrate';
+import { describeError } from '@stowage/common/describe-error';
 import { AppError } from '@stowage/common/errors';
 import { commonSettings, databaseSettings } from '@stowage/common/runtime/common-settings';
 import type { Logger } from '@stowage/common/runtime/logger';
@@ -61,14 +62,8 @@ async function whyUnreachable(url: string): Promise<string | null> {
     await client.query('select 1');
     return null;
   } catch (error) {
-    return describe(error);
+    return describeError(error);
   } finally {
     await client.end().catch(() => undefined);
   }
-}
-
-/** A name of several addresses fails with an error of each, and no message of its own. */
-function describe(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(describe).join('; ');
-  return error instanceof Error ? error.message : String(error);
 }

@@ -123,9 +123,13 @@ export class ServiceProcesses {
     const { name, ports } = member;
     const probe = `http://${loopback}:${ports.management}/api/system/ready`;
     const deadline = Date.now() + startLimitMs;
-    while (!(await isReady(probe))) {
+    for (;;) {
+      const { status, detail } = await ask(probe);
+      if (status === 'ready') return;
+      if (status === 'blocked') throw new StartupError(`${name} can not start. ${detail}`);
       if (member.child?.exitCode === 1) throw new StartupError(`${name} did not start; its message stands above.`);
-      if (Date.now() > deadline) throw new StartupError(`${name} was not ready within ${startLimitMs / 1000} s.`);
+      if (Date.now() > deadline)
+        throw new StartupError(`${name} was not ready within ${startLimitMs / 1000} s. ${detail}`.trim());
       await new Promise((resolve) => setTimeout(resolve, pollMs));
     }
   }
@@ -146,12 +150,14 @@ async function endProcess(child: ChildProcess | null): Promise<void> {
   await exited;
 }
 
-async function isReady(probe: string): Promise<boolean> {
+/** How a process does, and what its start waits for; empty where it does not say. */
+async function ask(probe: string): Promise<{ status: string; detail: string }> {
   try {
     const answer = await fetch(probe, { signal: AbortSignal.timeout(2_000) });
-    await answer.arrayBuffer();
-    return answer.status === 200;
+    const { checks }: { checks?: { status?: unknown; detail?: unknown }[] } = Object(await answer.json());
+    const { status, detail } = checks?.[0] ?? {};
+    return { status: String(status ?? ''), detail: String(detail ?? '') };
   } catch {
-    return false;
+    return { status: '', detail: '' };
   }
 }

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { link, mkdir, open, readFile, unlink } from 'node:fs/promises';
 import path from 'node:path';
-import { StartupError } from '@stowage/common/runtime/run-process';
+import { MendableError } from '@stowage/common/runtime/run-process';
 import { hasCode, syncDirectory } from '../stores/local-files.ts';
 import { keyBytes, parseSecretKey } from './key-ring.ts';
 import type { SecretKey } from './key-ring.ts';
@@ -13,7 +13,7 @@ export function keyFileIn(dataDir: string): string {
   return path.join(dataDir, fileName);
 }
 
-/** The key in the data folder, or null where there is none. Throws StartupError for a file that holds no key. */
+/** The key in the data folder, or null where there is none. Throws MendableError for a file that holds no key. */
 export async function readKeyFile(dataDir: string): Promise<SecretKey | null> {
   const file = keyFileIn(dataDir);
   let text: string;
@@ -21,14 +21,14 @@ export async function readKeyFile(dataDir: string): Promise<SecretKey | null> {
     text = await readFile(file, 'utf8');
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return null;
-    throw new StartupError(`The key file ${file} can't be read: bring it back, or set STOWAGE_SECRET_KEYS.`, {
+    throw new MendableError(`The key file ${file} can't be read: bring it back, or set STOWAGE_SECRET_KEYS.`, {
       cause: error,
     });
   }
   try {
     return parseSecretKey(text.trim());
   } catch (error) {
-    throw new StartupError(`The key file ${file} is damaged: bring it back from a backup.`, { cause: error });
+    throw new MendableError(`The key file ${file} is damaged: bring it back from a backup.`, { cause: error });
   }
 }
 
@@ -58,6 +58,6 @@ export async function makeKeyFile(dataDir: string): Promise<SecretKey> {
   }
   await syncDirectory(dataDir);
   const made = await readKeyFile(dataDir);
-  if (made === null) throw new StartupError(`The key file ${file} went away while it was made.`);
+  if (made === null) throw new MendableError(`The key file ${file} went away while it was made.`);
   return made;
 }

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely';
 import { query } from '@stowage/common/database/transaction';
-import { StartupError } from '@stowage/common/runtime/run-process';
+import { MendableError } from '@stowage/common/runtime/run-process';
 import type { Tables } from '../tables.ts';
 import { keyFileIn, makeKeyFile, readKeyFile } from './key-file.ts';
 import { KeyRing, SealError } from './key-ring.ts';
@@ -16,7 +16,7 @@ interface Needs {
 
 /**
  * The keys of the settings, then the one in the data folder, which is made where there is no other key and nothing is
- * sealed yet. Throws StartupError where something is sealed under a key that is not there: to go on with a new one would
+ * sealed yet. Throws MendableError where something is sealed under a key that is not there: to go on with a new one would
  * lose the secrets without a word.
  */
 export async function openKeyRing({ db, dataDir, secretKeys }: Needs): Promise<KeyRing> {
@@ -25,7 +25,7 @@ export async function openKeyRing({ db, dataDir, secretKeys }: Needs): Promise<K
   const keys = [...secretKeys, ...own];
   const used = await usedKeys(db);
   const lost = used.filter((id) => keys.every((key) => key.id !== id));
-  if (lost.length > 0) throw new StartupError(lostKeys(lost, dataDir));
+  if (lost.length > 0) throw new MendableError(lostKeys(lost, dataDir));
   const ring = new KeyRing(keys.length > 0 ? keys : [await makeKey(dataDir)]);
   await checkCanaries(db, ring, used);
   return ring;
@@ -35,9 +35,9 @@ async function makeKey(dataDir: string): Promise<SecretKey> {
   try {
     return await makeKeyFile(dataDir);
   } catch (error) {
-    if (error instanceof StartupError) throw error;
+    if (error instanceof MendableError) throw error;
     const file = keyFileIn(dataDir);
-    throw new StartupError(`The key file ${file} can't be made (${String(error)}): set STOWAGE_SECRET_KEYS.`);
+    throw new MendableError(`The key file ${file} can't be made (${String(error)}): set STOWAGE_SECRET_KEYS.`);
   }
 }
 
@@ -63,7 +63,7 @@ async function checkCanaries(db: Kysely<Tables>, ring: KeyRing, used: readonly s
       openCanary(ring, row);
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
-      throw new StartupError(`The key "${row.id}" is not the one that secrets were sealed with under this id.`);
+      throw new MendableError(`The key "${row.id}" is not the one that secrets were sealed with under this id.`);
     }
   }
 }

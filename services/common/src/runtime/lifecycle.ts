@@ -2,9 +2,19 @@ import type { Logger } from './logger.ts';
 
 type State = 'starting' | 'ready' | 'draining';
 
+/** What a start waits for. */
+export interface Waiting {
+  /** A sentence. */
+  detail: string;
+  /** Whether it takes someone to mend it, rather than time. */
+  blocked: boolean;
+}
+
 /** Whether this process takes work, and what has to be stopped, in reverse order of how it was started. */
 export class Lifecycle {
   #state: State = 'starting';
+  #waitsFor: Waiting | null = null;
+  readonly #draining = new AbortController();
   readonly #stops: { name: string; stop: () => Promise<void> }[] = [];
   readonly #logger: Logger;
 
@@ -16,26 +26,46 @@ export class Lifecycle {
     return this.#state;
   }
 
+  /** What the start waits for; null where it goes on, or is over. */
+  get waitsFor(): Waiting | null {
+    return this.#state === 'starting' ? this.#waitsFor : null;
+  }
+
+  /** Aborted when the shutdown begins. */
+  get draining(): AbortSignal {
+    return this.#draining.signal;
+  }
+
+  /** Says what the start waits for, for whoever looks at this process; null when it waits no longer. */
+  waitFor(waiting: Waiting | null): void {
+    this.#waitsFor = waiting;
+  }
+
   markReady(): void {
     if (this.#state === 'starting') this.#state = 'ready';
   }
 
-  /** Registers what to stop; called right after it was started. */
+  /** Registers what to stop; called right after it was started. What was started too late is stopped at once. */
   onStop(name: string, stop: () => Promise<void>): void {
-    this.#stops.push({ name, stop });
+    if (this.#state === 'draining') void this.#stop(name, stop);
+    else this.#stops.push({ name, stop });
   }
 
-  /** Turns unready, waits `delayMs` for balancers to notice, then stops everything in reverse order. */
+  /** Turns unready, waits `delayMs` for balancers to notice where it was ready, then stops everything in reverse order. */
   async shutDown(delayMs: number): Promise<void> {
     if (this.#state === 'draining') return;
+    const known = this.#state === 'ready';
     this.#state = 'draining';
-    if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
-    for (const { name, stop } of this.#stops.reverse()) {
-      try {
-        await stop();
-      } catch (error) {
-        this.#logger.error({ err: error, part: name }, 'A part of the process did not stop cleanly.');
-      }
+    this.#draining.abort();
+    if (known && delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
+    for (const { name, stop } of this.#stops.reverse()) await this.#stop(name, stop);
+  }
+
+  async #stop(name: string, stop: () => Promise<void>): Promise<void> {
+    try {
+      await stop();
+    } catch (error) {
+      this.#logger.error({ err: error, part: name }, 'A part of the process did not stop cleanly.');
     }
   }
 }

@@ -20,7 +20,8 @@ export class ManagementServer {
         answer(response, 200, { status: 'ok', version, uptime_seconds: Math.floor(process.uptime()) });
       } else if (request.url === '/api/system/ready') {
         const ready = lifecycle.state === 'ready';
-        const check = { name: 'process', status: lifecycle.state, latency_ms: 0, detail: null };
+        const { detail = null, blocked = false } = lifecycle.waitsFor ?? {};
+        const check = { name: 'process', status: blocked ? 'blocked' : lifecycle.state, latency_ms: 0, detail };
         answer(response, ready ? 200 : 503, { status: ready ? 'ready' : 'unavailable', checks: [check] });
       } else if (request.url === '/metrics' && metrics) {
         metrics(request, response);

@@ -5,7 +5,12 @@ import { SettingsError } from './settings.ts';
 
 /** A mistake of whoever starts the process, told in one plain sentence instead of a stack. */
 export class StartupError extends Error {
-  override readonly name = 'StartupError';
+  override readonly name: string = 'StartupError';
+}
+
+/** One that may be mended while the process runs: a service in a process of its own tells of it, unready, and tries again. */
+export class MendableError extends StartupError {
+  override readonly name = 'MendableError';
 }
 
 /**

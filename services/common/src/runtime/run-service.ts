@@ -1,6 +1,5 @@
 import { ByteServer } from '../bytes/byte-server.ts';
 import { openDatabase } from '../database/database.ts';
-import { schemaMismatch } from '../database/migrate.ts';
 import { WakeListener } from '../jobs/wake-listener.ts';
 import type { ServiceName } from '../rpc/connections.ts';
 import { RemoteConnections } from '../rpc/remote-connections.ts';
@@ -15,6 +14,7 @@ import { ManagementServer } from './management-server.ts';
 import { runProcess } from './run-process.ts';
 import type { Service, ServiceDependencies } from './service.ts';
 import { settingsOrExit } from './settings-or-exit.ts';
+import { onceStarted, startWhenPossible, waitForSchema } from './start-when-possible.ts';
 import type { Environment, Settings, Values } from './settings.ts';
 import type { Telemetry } from './telemetry.ts';
 
@@ -28,7 +28,10 @@ export interface ServiceProcess<S extends Settings> {
   create(settings: Values<S>, dependencies: ServiceDependencies): Service;
 }
 
-/** Runs one service in this process: gRPC, byte and management ports, PostgreSQL, a clean stop on SIGTERM. */
+/**
+ * Runs one service in this process: gRPC, byte and management ports, PostgreSQL, a clean stop on SIGTERM. Lives on,
+ * unready, while what its start needs is away; ends with 1 only for a mistake in the settings or the program.
+ */
 export async function runService<S extends Settings>(
   service: ServiceProcess<S>,
   environment: Environment,
@@ -51,6 +54,7 @@ export async function runService<S extends Settings>(
     });
     lifecycle.onStop('database', () => database.close());
     await waitForSchema(database.pool, lifecycle, logger);
+    if (lifecycle.state !== 'starting') return;
     const connections = new RemoteConnections(addressesOf(settings));
     lifecycle.onStop('connections', () => connections.close());
     const wake = new WakeListener(settings.databaseUrl, logger);
@@ -58,14 +62,15 @@ export async function runService<S extends Settings>(
     lifecycle.onStop('wake-up connection', () => wake.close());
     const built = service.create(own, { common: settings, logger, database, connections, lifecycle, wake });
     await serve(built, settings, lifecycle, logger);
-    await built.start();
+    await startWhenPossible(built, lifecycle, logger);
     lifecycle.onStop(service.name, () => built.stop());
-    logger.info('Started.');
+    if (lifecycle.state === 'starting') logger.info('Started.');
   });
 }
 
 async function serve(service: Service, settings: ProcessValues, lifecycle: Lifecycle, logger: Logger): Promise<void> {
-  const rpc = new GrpcServer([...service.endpoints, systemEndpoint(lifecycle, service)], logger);
+  const endpoints = service.endpoints.map((endpoint) => onceStarted(endpoint, service.name, lifecycle));
+  const rpc = new GrpcServer([...endpoints, systemEndpoint(lifecycle, service)], logger);
   await rpc.listen(settings.listenHost, settings.rpcPort);
   lifecycle.onStop('gRPC port', () => rpc.close(settings.drainMs));
   if (service.byteEndpoints.length === 0) return;
@@ -82,20 +87,4 @@ function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Addre
     placement: { rpc: settings.placementRpc, bytes: null },
     export: { rpc: settings.exportRpc, bytes: settings.exportBytes },
   };
-}
-
-const schemaPollMs = 1_000;
-
-/** Waits, unready, until the migrations have run: pods may start before the job that migrates. */
-async function waitForSchema(
-  pool: Parameters<typeof schemaMismatch>[0],
-  lifecycle: Lifecycle,
-  logger: Logger,
-): Promise<void> {
-  while (lifecycle.state === 'starting') {
-    const problem = await schemaMismatch(pool).catch((error: unknown) => String(error));
-    if (problem === null) return;
-    logger.warn({ problem }, 'Waiting for the database.');
-    await new Promise((resolve) => setTimeout(resolve, schemaPollMs));
-  }
 }

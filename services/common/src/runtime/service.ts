@@ -34,7 +34,10 @@ export interface Service {
   byteEndpoints: readonly ByteEndpoint[];
   /** How what it depends on does, beside the database and other services; within a second. */
   dependencies?(): Promise<DependencyState[]>;
-  /** Takes up work of its own: listeners, workers, first-run set-up. */
+  /**
+   * Takes up work of its own: listeners, workers, first-run set-up. Called again after it threw `unavailable` or a
+   * MendableError.
+   */
   start(): Promise<void>;
   /** Finishes what is under way and gives it all back. */
   stop(): Promise<void>;
