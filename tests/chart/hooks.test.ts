@@ -25,7 +25,10 @@ function environment(job: KubernetesObject): Json {
 describeChart('hooks', () => {
   test.each(['pre-install', 'pre-upgrade'])('migrate the database before anything is changed: %s', async (event) => {
     const objects = await renderChart(minimal);
-    expect(hooksOf(objects, event).map(nameOf)).toEqual(['NetworkPolicy/rel-stowage-migrate', 'Job/rel-stowage-migrate']);
+    expect(hooksOf(objects, event).map(nameOf)).toEqual([
+      'NetworkPolicy/rel-stowage-migrate',
+      'Job/rel-stowage-migrate',
+    ]);
     const { spec } = find(objects, 'Job', '-migrate');
     expect(spec.template.spec.containers[0].args).toEqual(['migrate']);
     expect(spec.activeDeadlineSeconds).toBeGreaterThan(0);

@@ -76,6 +76,12 @@ describeChart('what the chart makes', () => {
     for (const pod of podsOf(objects)) expect(pod.labels).toMatchObject(standard);
   });
 
+  test('has labels that are text, also where the release and the namespace are called like numbers', async () => {
+    const objects = await renderChart(minimal, { release: '123', namespace: '456' });
+    const labels = objects.flatMap(({ metadata }) => [metadata['namespace'], ...Object.values(metadata['labels'])]);
+    expect(labels.filter((label) => typeof label !== 'string')).toEqual([]);
+  });
+
   test('does not collide with a second release in the same namespace', async () => {
     for (const values of [everything, valuesCases['bundled']?.values ?? {}]) {
       const long = 'x'.repeat(50);

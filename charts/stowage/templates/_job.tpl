@@ -42,7 +42,7 @@ template:
     {{- end }}
     containers:
       - name: {{ .component }}
-        image: {{ include "stowage.image" $root }}
+        image: {{ include "stowage.image" $root | quote }}
         imagePullPolicy: {{ $values.image.pullPolicy }}
         args: [{{ .command | default .component }}]
         env:
