@@ -93,5 +93,6 @@ class Host {
     this.#connections.add(service.name, [...built.endpoints, systemEndpoint(lifecycle, built)], built.byteEndpoints);
     await built.start();
     lifecycle.onStop(service.name, () => built.stop());
+    lifecycle.onDrain(service.name, async () => built.drain?.());
   }
 }

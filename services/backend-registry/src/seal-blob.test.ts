@@ -73,6 +73,38 @@ describe('sealing', () => {
     return { backendId, stagedId, blobId: newId(), size: content.length, sha256: null, ...options };
   }
 
+  /** As `store`, where another process seals the same just after this one has checked the content. */
+  function overtakenBy(other: () => Promise<unknown>): AppendableStore {
+    return Object.create(store, {
+      seal: {
+        value: (id: string, key: string, check: (content: StagedContent, signal: AbortSignal) => Promise<void>) =>
+          store.seal(id, key, async (content, signal) => {
+            await check(content, signal).finally(other);
+          }),
+      },
+    });
+  }
+
+  test('content that another process seals at the same moment is sealed for both', async () => {
+    const content = randomBytes(200_000);
+    const id = await staged(content);
+    const asked = request(id, content);
+    const elsewhere = await LocalDirectory.open(root);
+    const overtaken = sealsOver(overtakenBy(() => sealsOver(elsewhere).seal(asked, 10_000)));
+    expect(await overtaken.seal(asked, 10_000)).toEqual(factsOf(content));
+    expect(await readFile(path.join(root, blobKey(asked.blobId)))).toEqual(content);
+  });
+
+  test('a wrong sha256 is told as one of sealed content where another process has sealed it meanwhile', async () => {
+    const content = randomBytes(200_000);
+    const id = await staged(content);
+    const asked = request(id, content);
+    const elsewhere = await LocalDirectory.open(root);
+    const overtaken = sealsOver(overtakenBy(() => sealsOver(elsewhere).seal(asked, 10_000)));
+    const refused = overtaken.seal({ ...asked, sha256: randomBytes(32) }, 10_000);
+    await expect(refused).rejects.toMatchObject({ code: 'checksum_mismatch', members: { sealed: true } });
+  });
+
   test('gives sha256, sums and head, and the blob lies at its key', async () => {
     const content = randomBytes(2 * mebibyte + 9);
     const id = await staged(content);

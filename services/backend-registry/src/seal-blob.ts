@@ -111,12 +111,20 @@ export class Seals {
 
   async #sealIn(store: AppendableStore, key: string, request: SealRequest): Promise<ContentFacts> {
     let facts: ContentFacts | null = null;
-    await store.seal(request.stagedId, blobKey(request.blobId), async (content, discarded) => {
+    const sealing = store.seal(request.stagedId, blobKey(request.blobId), async (content, discarded) => {
       requireSize(content.size, request);
       const digest = await this.#digestOf(content, key, discarded);
       facts = digest.facts();
       requireFacts(facts, request, false);
     });
+    try {
+      await sealing;
+    } catch (error) {
+      // Another process may have sealed it from under this one.
+      const found = await store.stat(blobKey(request.blobId)).catch(() => null);
+      if (found?.size !== request.size) throw error;
+      return this.#factsOfSealed(store, request);
+    }
     return facts ?? this.#factsOfSealed(store, request);
   }
 

@@ -20,6 +20,9 @@ import type { RegistrySettings } from './settings.ts';
 import { storeCallRecorder } from './store-metrics.ts';
 import type { Tables } from './tables.ts';
 
+/** How long seals may go on that nobody waits for any more. */
+const sealsEndMs = 1_000;
+
 /** The backends, and alone in touching storage. */
 export const serviceProcess: ServiceProcess<typeof registrySettings> = {
   name: 'backend-registry',
@@ -28,7 +31,7 @@ export const serviceProcess: ServiceProcess<typeof registrySettings> = {
 };
 
 function createRegistry(settings: RegistrySettings, dependencies: ServiceDependencies): Service {
-  const { common, connections, logger, wake } = dependencies;
+  const { connections, logger, wake } = dependencies;
   const { dataDir, secretKeys } = settings;
   const db = queryBuilder<Tables>(dependencies.database);
   let ring: KeyRing | null = null;
@@ -66,7 +69,7 @@ function createRegistry(settings: RegistrySettings, dependencies: ServiceDepende
       await setUpDefaultBackend({ db, dataDir, backends, kind: settings.defaultBackend, logger });
     },
     async stop() {
-      await seals.stop(common.drainMs);
+      await seals.stop(sealsEndMs);
       agents.http.destroy();
       agents.https.destroy();
     },

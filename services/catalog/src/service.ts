@@ -29,10 +29,11 @@ export const serviceProcess: ServiceProcess<typeof catalogSettings> = {
         worker.start();
         schedule.start();
       },
-      async stop() {
+      async drain() {
         schedule.stop();
         await worker.stop();
       },
+      stop: async () => undefined,
     };
   },
 };

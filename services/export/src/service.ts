@@ -82,10 +82,12 @@ function createExport(settings: ExportSettings, dependencies: ServiceDependencie
       schedule?.start();
       housekeeping.start();
     },
-    async stop() {
-      stopping.abort();
+    async drain() {
       schedule?.stop();
       await Promise.all([worker.stop(), housekeeping.stop()]);
+    },
+    async stop() {
+      stopping.abort();
     },
   };
 }

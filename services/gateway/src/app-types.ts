@@ -76,4 +76,5 @@ export interface AppDependencies {
   previewer: ImagePreviewer;
   /** Whether this process takes work; false while it starts or drains. */
   isReady(): boolean;
+  isDraining(): boolean;
 }

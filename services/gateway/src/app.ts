@@ -16,6 +16,7 @@ import {
   addClientWatch,
   addCommonHeaders,
   addContinue,
+  addGoingAway,
   addHostGuard,
   addTimeouts,
   onClientError,
@@ -94,6 +95,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<App> {
   addJsonParser(app);
   requireAccess(app);
   addCommonHeaders(app, settings.publicUrl);
+  addGoingAway(app, dependencies.isDraining);
   addHostGuard(app);
   addClientWatch(app);
   addTimeouts(app, settings);

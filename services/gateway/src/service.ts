@@ -11,6 +11,7 @@ import {
   readExport,
   validateDocument,
 } from '@stowage/common/bytes/operations';
+import { closeHttpServer } from '@stowage/common/runtime/close-http-server';
 import { StartupError } from '@stowage/common/runtime/run-process';
 import { serviceNames } from '@stowage/common/rpc/connections';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
@@ -88,6 +89,7 @@ function appDependencies(settings: GatewaySettings, dependencies: ServiceDepende
     importPlan: connections.uploader(importPlan),
     previewer: new ImagePreviewer(previewLimits),
     isReady: () => lifecycle.state === 'ready',
+    isDraining: () => lifecycle.state === 'draining',
   };
 }
 
@@ -114,14 +116,8 @@ async function listen(app: App, settings: GatewaySettings): Promise<void> {
   }
 }
 
-const idleSweepMs = 100;
-
 /** Takes no new requests, lets those under way finish for a while, then cuts them off. */
 async function closeWithin(app: App, drainMs: number): Promise<void> {
-  const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
-  // A connection that is kept alive would hold the stop up after its last answer.
-  const sweep = setInterval(() => app.server.closeIdleConnections(), idleSweepMs);
+  await closeHttpServer(app.server, drainMs);
   await app.close();
-  clearInterval(sweep);
-  clearTimeout(timer);
 }

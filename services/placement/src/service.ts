@@ -83,11 +83,13 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
       for (const worker of workers) worker.start();
       for (const schedule of schedules) schedule.start();
     },
-    async stop() {
+    async drain() {
       stopping.abort();
       for (const schedule of schedules) schedule.stop();
       await Promise.all(workers.map((worker) => worker.stop()));
       await waiting;
+    },
+    async stop() {
       await relay?.stop();
     },
   };

@@ -75,10 +75,12 @@ function createUploadService(settings: UploadSettings, dependencies: ServiceDepe
       worker.start();
       schedule.start();
     },
-    async stop() {
+    async drain() {
       schedule.stop();
-      parts.copies.stop();
       await worker.stop();
+    },
+    async stop() {
+      parts.copies.stop();
       // Whoever was cut off a moment ago still gives back a lease, which would keep the upload locked after a restart.
       await parts.appends.settled(appendsEndMs);
       leases.stop();

@@ -8,6 +8,7 @@ import { AppError, errorTable, toAppError } from '../errors.ts';
 import { contextFromHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
 import { publicError } from '../rpc/public-error.ts';
+import { closeHttpServer } from '../runtime/close-http-server.ts';
 import type { Logger } from '../runtime/logger.ts';
 import type { ByteEndpoint } from './operations.ts';
 
@@ -23,10 +24,13 @@ export class ByteServer {
   readonly #server: Server;
   readonly #endpoints: Map<string, ByteEndpoint>;
   readonly #logger: Logger;
+  readonly #isDraining: () => boolean;
 
-  constructor(endpoints: readonly ByteEndpoint[], logger: Logger) {
+  /** While `isDraining`, callers are told to come by new connections, which lead elsewhere. */
+  constructor(endpoints: readonly ByteEndpoint[], logger: Logger, isDraining: () => boolean = () => false) {
     this.#endpoints = new Map(endpoints.map((endpoint) => [`/${endpoint.operation.path}`, endpoint]));
     this.#logger = logger;
+    this.#isDraining = isDraining;
     this.#server = createServer({ highWaterMark: socketBufferBytes, requestTimeout: 0 }, (request, response) => {
       void this.#handle(request, response);
     });
@@ -45,12 +49,7 @@ export class ByteServer {
 
   /** Takes no new requests, waits up to `graceMs` for those under way. */
   async close(graceMs: number): Promise<void> {
-    const timer = setTimeout(() => this.#server.closeAllConnections(), graceMs);
-    await new Promise<void>((resolve) => {
-      this.#server.close(() => resolve());
-      this.#server.closeIdleConnections();
-    });
-    clearTimeout(timer);
+    await closeHttpServer(this.#server, graceMs);
   }
 
   /** With a span of its own within the caller's trace. */
@@ -82,7 +81,7 @@ export class ByteServer {
     const message = fromBinary(endpoint.operation.input, packed);
     if (endpoint.kind === 'upload') {
       const result = await endpoint.run(message, request, context);
-      response.writeHead(200, { 'content-type': 'application/x-protobuf' });
+      this.#writeHead(request, response, 'application/x-protobuf');
       response.end(toBinary(endpoint.operation.output, result));
       return;
     }
@@ -92,8 +91,14 @@ export class ByteServer {
       bytes.on('error', () => undefined).destroy();
       return;
     }
-    response.writeHead(200, { 'content-type': 'application/octet-stream' });
+    this.#writeHead(request, response, 'application/octet-stream');
     await pipeline(bytes, response);
+  }
+
+  #writeHead(request: IncomingMessage, response: ServerResponse, type: string): void {
+    // A body of which something is still to come would be cut off.
+    const last = this.#isDraining() && request.complete;
+    response.writeHead(200, { 'content-type': type, ...(last ? { connection: 'close' } : {}) });
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, thrown: unknown, context: CallContext): void {

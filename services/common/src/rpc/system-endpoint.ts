@@ -8,7 +8,8 @@ import type { Endpoint } from './contract.ts';
 export function systemEndpoint(lifecycle: Lifecycle, service: Pick<Service, 'dependencies'>): Endpoint {
   return endpoint(SystemService, {
     check: async () => ({
-      ready: lifecycle.state === 'ready',
+      // One that drains still answers: whoever asks through a balancer does not ask about it alone.
+      ready: lifecycle.state !== 'starting',
       detail: lifecycle.state,
       dependencies: (await service.dependencies?.()) ?? [],
     }),

@@ -10,12 +10,18 @@ export interface Waiting {
   blocked: boolean;
 }
 
+interface Part {
+  name: string;
+  stop: () => Promise<void>;
+}
+
 /** Whether this process takes work, and what has to be stopped, in reverse order of how it was started. */
 export class Lifecycle {
   #state: State = 'starting';
   #waitsFor: Waiting | null = null;
   readonly #draining = new AbortController();
-  readonly #stops: { name: string; stop: () => Promise<void> }[] = [];
+  readonly #drains: Part[] = [];
+  readonly #stops: Part[] = [];
   readonly #logger: Logger;
 
   constructor(logger: Logger) {
@@ -45,23 +51,34 @@ export class Lifecycle {
     if (this.#state === 'starting') this.#state = 'ready';
   }
 
+  /** Registers work of the process's own, which ends at once where it is to stop, while requests are still taken. */
+  onDrain(name: string, stop: () => Promise<void>): void {
+    if (this.#state === 'draining') void this.#end({ name, stop });
+    else this.#drains.push({ name, stop });
+  }
+
   /** Registers what to stop; called right after it was started. What was started too late is stopped at once. */
   onStop(name: string, stop: () => Promise<void>): void {
-    if (this.#state === 'draining') void this.#stop(name, stop);
+    if (this.#state === 'draining') void this.#end({ name, stop });
     else this.#stops.push({ name, stop });
   }
 
-  /** Turns unready, waits `delayMs` for balancers to notice where it was ready, then stops everything in reverse order. */
+  /**
+   * Turns unready and ends the process's own work, waits `delayMs` for balancers to notice where it was ready, then stops
+   * everything in reverse order.
+   */
   async shutDown(delayMs: number): Promise<void> {
     if (this.#state === 'draining') return;
     const known = this.#state === 'ready';
     this.#state = 'draining';
     this.#draining.abort();
+    const drained = Promise.all(this.#drains.map((part) => this.#end(part)));
     if (known && delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
-    for (const { name, stop } of this.#stops.reverse()) await this.#stop(name, stop);
+    await drained;
+    for (const part of this.#stops.reverse()) await this.#end(part);
   }
 
-  async #stop(name: string, stop: () => Promise<void>): Promise<void> {
+  async #end({ name, stop }: Part): Promise<void> {
     try {
       await stop();
     } catch (error) {

@@ -61,10 +61,19 @@ export async function runService<S extends Settings>(
     wake.start();
     lifecycle.onStop('wake-up connection', () => wake.close());
     const built = service.create(own, { common: settings, logger, database, connections, lifecycle, wake });
+    let started = false;
+    const stop = async (): Promise<void> => {
+      if (!started) return;
+      started = false;
+      await built.stop();
+    };
+    // After the ports: what they took is answered first.
+    lifecycle.onStop(service.name, stop);
     await serve(built, settings, lifecycle, logger);
-    await startWhenPossible(built, lifecycle, logger);
-    lifecycle.onStop(service.name, () => built.stop());
-    if (lifecycle.state === 'starting') logger.info('Started.');
+    started = await startWhenPossible(built, lifecycle, logger);
+    if (lifecycle.state !== 'starting') return stop();
+    lifecycle.onDrain(service.name, async () => built.drain?.());
+    logger.info('Started.');
   });
 }
 
@@ -72,11 +81,14 @@ async function serve(service: Service, settings: ProcessValues, lifecycle: Lifec
   const endpoints = service.endpoints.map((endpoint) => onceStarted(endpoint, service.name, lifecycle));
   const rpc = new GrpcServer([...endpoints, systemEndpoint(lifecycle, service)], logger);
   await rpc.listen(settings.listenHost, settings.rpcPort);
-  lifecycle.onStop('gRPC port', () => rpc.close(settings.drainMs));
+  const ports: Pick<GrpcServer, 'close'>[] = [rpc];
+  lifecycle.onStop('inner ports', async () => {
+    await Promise.all(ports.map((port) => port.close(settings.drainMs)));
+  });
   if (service.byteEndpoints.length === 0) return;
-  const bytes = new ByteServer(service.byteEndpoints, logger);
+  const bytes = new ByteServer(service.byteEndpoints, logger, () => lifecycle.state === 'draining');
   await bytes.listen(settings.listenHost, settings.bytesPort);
-  lifecycle.onStop('byte port', () => bytes.close(settings.drainMs));
+  ports.push(bytes);
 }
 
 function addressesOf(settings: ProcessValues): Partial<Record<ServiceName, Address>> {

@@ -39,6 +39,8 @@ export interface Service {
    * MendableError.
    */
   start(): Promise<void>;
-  /** Finishes what is under way and gives it all back. */
+  /** Ends that work, as jobs, and gives its leases back; requests still come. */
+  drain?(): Promise<void>;
+  /** Ends the rest, once no requests come any more. */
   stop(): Promise<void>;
 }

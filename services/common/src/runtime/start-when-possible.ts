@@ -25,18 +25,19 @@ export async function waitForSchema(pool: pg.Pool, lifecycle: Lifecycle, logger:
 
 /**
  * Starts the service, again and again while what it needs is away or a mistake stands that can be mended meanwhile: a
- * process that ended for it would only be started again, by someone who waits longer each time. Throws what else a
- * start throws.
+ * process that ended for it would only be started again, by someone who waits longer each time. Whether it started: not
+ * where the process is to stop before. Throws what else a start throws.
  */
 export async function startWhenPossible(
   service: Pick<Service, 'start'>,
   lifecycle: Lifecycle,
   logger: Logger,
-): Promise<void> {
+): Promise<boolean> {
   for (let waitMs = retryMs.first; lifecycle.state === 'starting'; waitMs = Math.min(waitMs * 2, retryMs.last)) {
     try {
       await service.start();
-      return lifecycle.waitFor(null);
+      lifecycle.waitFor(null);
+      return true;
     } catch (error) {
       if (!mayPass(error) || lifecycle.state !== 'starting') throw error;
       const blocked = error instanceof MendableError;
@@ -47,6 +48,7 @@ export async function startWhenPossible(
       await pause(waitMs, lifecycle);
     }
   }
+  return false;
 }
 
 /** The endpoint, with every call refused as `unavailable` until the process has started. */

@@ -29,6 +29,14 @@ export function addCommonHeaders(app: FastifyInstance, publicUrl: string | null)
   });
 }
 
+/** While the process drains its clients are told to come by new connections, which lead to another one. */
+export function addGoingAway(app: FastifyInstance, isDraining: () => boolean): void {
+  app.addHook('onSend', async (request, reply) => {
+    // A body of which something is still to come would be cut off.
+    if (isDraining() && request.raw.complete) void reply.header('connection', 'close');
+  });
+}
+
 /** Refuses a request without Host, or with two: another server could take another one of them (RFC 9112 §3.2). */
 export function addHostGuard(app: FastifyInstance): void {
   app.addHook('onRequest', async (request, reply) => {
