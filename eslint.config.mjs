@@ -38,6 +38,7 @@ const environmentOnlyInMain = {
     'launcher/src/apply.ts',
     'launcher/src/reseal-secrets.ts',
     'launcher/src/list-content.ts',
+    'launcher/src/smoke.ts',
     'launcher/src/migrate.ts',
     '**/*.test.ts',
   ],

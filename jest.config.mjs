@@ -45,5 +45,11 @@ export default {
       globalSetup: '<rootDir>/tests/support/setup-postgres.ts',
       testMatch: ['<rootDir>/tests/recovery/**/*.test.ts'],
     },
+    {
+      ...common,
+      displayName: 'chart',
+      globalSetup: '<rootDir>/tests/support/setup-chart.ts',
+      testMatch: ['<rootDir>/tests/chart/**/*.test.ts'],
+    },
   ],
 };

@@ -4,13 +4,11 @@
 # of `schemathesis run`.
 set -eu
 
-version=4.32.5
 seed=${STOWAGE_TEST_SEED:-20261121}
 examples=5
 if [ "${STOWAGE_FAULTS:-}" = full ]; then examples=220; fi
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/stowage/schemathesis-$version
 work=$(mktemp -d)
 chmod 755 "$work"
 launcher=
@@ -21,14 +19,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-if [ ! -x "$cache/bin/schemathesis" ]; then
-  echo "Installing schemathesis $version into $cache." >&2
-  if ! { python3 -m venv "$cache" && "$cache/bin/pip" install --quiet --disable-pip-version-check "schemathesis==$version"; }; then
-    rm -rf "$cache"
-    echo "schemathesis $version can't be installed: the fuzz run needs Python 3.10 with venv, and PyPI." >&2
-    exit 1
-  fi
-fi
+tools=$("$root/scripts/python-tool.sh" schemathesis 4.32.5)
 
 port=$(node -e "const s = require('net').createServer().listen(0, '127.0.0.1', () => { console.log(s.address().port); s.close() })")
 url=http://127.0.0.1:$port
@@ -68,7 +59,7 @@ cp "$root/scripts/fuzz.toml" "$work/fuzz.toml"
 fuzz() {
   fresh=$(log_in)
   test -n "$fresh"
-  SCHEMATHESIS_HOOKS=$root/scripts/fuzz_hooks.py "$cache/bin/schemathesis" --config-file "$work/fuzz.toml" run "$url/api/openapi.json" \
+  SCHEMATHESIS_HOOKS=$root/scripts/fuzz_hooks.py "$tools/schemathesis" --config-file "$work/fuzz.toml" run "$url/api/openapi.json" \
     --header "Authorization: Bearer $fresh" --checks all --max-response-time 5 --request-timeout 10 \
     --max-examples "$examples" --seed "$seed" --no-shrink --generation-database none --continue-on-failure --no-color "$@"
 }

@@ -12,6 +12,9 @@ const commands = new Map<string, () => Promise<unknown>>([
   ['placement', () => import('../../services/placement/src/main.ts')],
   ['export', () => import('../../services/export/src/main.ts')],
   ['migrate', () => import('./migrate.ts')],
+  ['smoke', () => import('./smoke.ts')],
+  ['reseal-secrets', () => import('./reseal-secrets.ts')],
+  ['list-content', () => import('./list-content.ts')],
   ['apply', () => import('./apply.ts')],
 ]);
 

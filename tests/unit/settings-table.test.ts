@@ -12,6 +12,7 @@ import { tlsSettings } from '@stowage/common/tls/settings';
 import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { applySettings } from '@stowage/launcher/declared/apply-settings';
+import { smokeSettings } from '@stowage/launcher/smoke/settings';
 import { launchSettings, replicaSettings } from '@stowage/launcher/instance';
 import { serviceProcess as placement } from '@stowage/placement/service';
 import { serviceProcess as upload } from '@stowage/upload/service';
@@ -22,6 +23,7 @@ const all: Setting<unknown>[] = [
   launchSettings,
   replicaSettings,
   applySettings,
+  smokeSettings,
   gateway.settings,
   upload.settings,
   catalog.settings,

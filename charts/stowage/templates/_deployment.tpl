@@ -99,7 +99,7 @@ spec:
       {{- end }}
       containers:
         - name: {{ $service }}
-          image: {{ include "stowage.image" $root }}
+          image: {{ include "stowage.image" $root | quote }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args: [{{ $service }}]
           env:

@@ -20,8 +20,8 @@ no two releases share their objects.
 
 {{/* What all pods of the six services and of the chart's Jobs have in common; never changes between versions. */}}
 {{- define "stowage.commonSelector" -}}
-app.kubernetes.io/name: {{ include "stowage.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "stowage.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Takes { root, component }. */}}
@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Takes { root, name, component, labels?, annotations? }: the metadata of an object. */}}
 {{- define "stowage.metadata" -}}
 name: {{ .name }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "stowage.labels" . | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}

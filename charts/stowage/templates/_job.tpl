@@ -1,5 +1,6 @@
 {{/*
-Takes { root, component (migrate or apply), job (its values), sources (of its secrets), env, volumes?, mounts? }: the spec of a Job that
+Takes { root, component (migrate, apply or test), command? (unless it is the component), job (its values), sources (of its secrets), env,
+volumes?, mounts? }: the spec of a Job that
 runs one command of the image.
 */}}
 {{- define "stowage.jobSpec" -}}
@@ -41,9 +42,9 @@ template:
     {{- end }}
     containers:
       - name: {{ .component }}
-        image: {{ include "stowage.image" $root }}
+        image: {{ include "stowage.image" $root | quote }}
         imagePullPolicy: {{ $values.image.pullPolicy }}
-        args: [{{ .component }}]
+        args: [{{ .command | default .component }}]
         env:
           {{- range $name, $value := .env }}
           - name: {{ $name }}

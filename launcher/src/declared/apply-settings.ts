@@ -8,7 +8,7 @@ export const applySettings = {
     'YAML or JSON that declares backends and policies, for the command `apply`.',
     text,
   ),
-  apiUrl: setting('STOWAGE_API_URL', 'Where the command `apply` reaches the API.', apiAddress, {
+  apiUrl: setting('STOWAGE_API_URL', 'Where the commands `apply` and `smoke` reach the API.', apiAddress, {
     fallback: 'http://127.0.0.1:8080',
   }),
   limitMs: setting('STOWAGE_APPLY_LIMIT', 'How long the command `apply` may take, waiting included.', timeout, {
