@@ -10,7 +10,7 @@ import { launchEnvironment } from './launch-environment.ts';
 import { startTestDatabase } from './test-database.ts';
 
 /** The two shapes that the same code runs in. */
-export type Mode = 'standalone' | 'services';
+export type Mode = 'standalone' | 'services' | 'cluster';
 
 export const adminPassword = 'correct horse battery staple';
 
