@@ -22,7 +22,9 @@ function notReady(listed: string): string[] {
   if (!listed.startsWith('{')) return [];
   const { items } = JSON.parse(listed);
   return items
-    .filter((pod: PodStatus) => !pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'))
+    .filter(
+      (pod: PodStatus) => !pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'),
+    )
     .map((pod: PodStatus) => pod.metadata.name);
 }
 
