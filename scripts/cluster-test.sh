@@ -8,6 +8,7 @@
 #   CLUSTER_BASE_IMAGE            command that prints the name of the image to build on; unset, that of the Dockerfile
 #   CLUSTER_DEPS                  command that brings up what deps.yaml has, in namespace `deps`
 #   CLUSTER_IN_NODE               command to run the tests under, where addresses of Services are reached; empty: right here
+#   STOWAGE_CLUSTER_VALUES        values of the chart that this cluster wants, as JSON, such as {"persistence":{"storageClass":"nfs"}}
 #   STOWAGE_CLUSTER_KEEP=1        leaves the cluster up
 #   STOWAGE_CLUSTER_IMAGE         an image that is loaded already, as NAME, with the tags `test` and `next`
 set -euo pipefail
@@ -96,5 +97,5 @@ fi
 export STOWAGE_CLUSTER_IMAGE="$image"
 say 'running the tests'
 # shellcheck disable=SC2086 # A command and its arguments.
-$in_node node --disable-warning=ExperimentalWarning --experimental-vm-modules node_modules/jest/bin/jest.js \
+$in_node env -C "$PWD" node --disable-warning=ExperimentalWarning --experimental-vm-modules node_modules/jest/bin/jest.js \
   --config jest.cluster.config.mjs --runInBand --forceExit "$@"

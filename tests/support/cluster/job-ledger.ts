@@ -1,10 +1,7 @@
 import { expectStatus, until } from '../client.ts';
 import type { Client, Json } from '../client.ts';
-import { makeS3Backend } from '../remote-backends.ts';
-import { s3Server } from '../real-servers.ts';
 import type { Kept } from './load.ts';
-import { serverSettings } from './dependencies.ts';
-import { defaultBackend } from '../backends.ts';
+import { defaultBackend, makeBackend } from '../backends.ts';
 import { readPages } from '../tree.ts';
 
 const settleMs = 180_000;
@@ -27,11 +24,8 @@ export class JobLedger {
 
   /** From here on each upload is followed by a job. */
   static async open(root: Client): Promise<JobLedger> {
-    Object.assign(process.env, await serverSettings());
-    const server = s3Server();
-    if (!server) throw new Error('there is no S3 server among the dependencies');
     const first = await defaultBackend(root);
-    const second = await makeS3Backend(root, server);
+    const second = await makeBackend(root);
     const body = { backends: [first['id'], second['id']], replicas: 2, sync_replicas: 1 };
     expectStatus(await root.call('PUT', '/api/policies/placement/default', { body }), 200);
     return new JobLedger(root);

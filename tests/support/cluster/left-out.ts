@@ -12,8 +12,11 @@ const folder = join(import.meta.dirname, '../../contract');
 /** What a test may need that a release in a cluster, shared by all tests, does not give. The first that holds is told. */
 const reasons: readonly { why: string; holds: (source: string) => boolean }[] = [
   { why: 'starts a system of its own', holds: (source) => source.includes('startSystem(') },
-  { why: 'has servers of its own, at 127.0.0.1', holds: (source) => /from 'node:https?'/.test(source) },
-  { why: 'looks into the folders of local backends', holds: (source) => /from 'node:fs\/promises'/.test(source) },
+  { why: 'has servers of its own, at 127.0.0.1', holds: (source) => source.includes('createServer(') },
+  {
+    why: 'looks into the folders of local backends',
+    holds: (source) => source.includes("from 'node:fs/promises'") && source.includes('root_path'),
+  },
 ];
 
 /** The files of tests/contract that the project `cluster-contract` leaves out, by what their text says. */

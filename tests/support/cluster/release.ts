@@ -74,7 +74,7 @@ export class Release {
     const folder = await mkdtemp(join(tmpdir(), 'stowage-values-'));
     try {
       const files = await Promise.all(
-        [baseValues(this.#tag), this.#values].map(async (values, index) => {
+        [baseValues(this.#tag), this.#values, valuesOfThisCluster()].map(async (values, index) => {
           const file = join(folder, `${index}.json`);
           await writeFile(file, JSON.stringify(values));
           return ['--values', file];
@@ -145,6 +145,11 @@ export class Release {
     await kubectl(['delete', 'namespace', this.namespace, '--wait=false', '--ignore-not-found']);
     await this.database.drop();
   }
+}
+
+/** What a cluster wants of every release, such as another storage class; as JSON. */
+function valuesOfThisCluster(): Json {
+  return JSON.parse(process.env['STOWAGE_CLUSTER_VALUES'] ?? '{}');
 }
 
 /** What every release of the tests has; the rest is the chart's own default. */
