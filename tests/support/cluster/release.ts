@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { logIn } from '../client.ts';
+import { logIn, until } from '../client.ts';
 import type { Client, Json } from '../client.ts';
 import { adminPassword } from '../system.ts';
 import { apply, kubectl, runCommand, tryCommand } from './commands.ts';
@@ -11,6 +11,7 @@ import { describePods } from './diagnosis.ts';
 
 const chart = join(import.meta.dirname, '../../../charts/stowage');
 const timeLimit = '300s';
+const readyLimitMs = 60_000;
 const name = 'stowage';
 
 /** The six, as the chart names their pods' component. */
@@ -25,8 +26,6 @@ export interface ReleaseWish {
   /** Of the image; `test` unless said otherwise. */
   tag?: string;
   podSecurity?: 'restricted' | 'privileged';
-  /** Whether to wait until all is Ready; it is, unless said otherwise. */
-  wait?: boolean;
 }
 
 /** A release of the chart in a namespace of its own, with a database of its own on the PostgreSQL of deps.yaml. */
@@ -46,7 +45,8 @@ export class Release {
   /** `helm install` into a fresh namespace. */
   static async install(wish: ReleaseWish): Promise<Release> {
     const release = await Release.prepare(wish);
-    await release.helm('install', [], wish.wait ?? true);
+    await release.helm('install');
+    await release.untilReady();
     return release;
   }
 
@@ -69,7 +69,7 @@ export class Release {
   }
 
   /** `helm install` or `upgrade`; gives how long it took until all was Ready, in seconds. */
-  async helm(action: 'install' | 'upgrade', args: readonly string[] = [], wait = true): Promise<number> {
+  async helm(action: 'install' | 'upgrade'): Promise<number> {
     const began = performance.now();
     const folder = await mkdtemp(join(tmpdir(), 'stowage-values-'));
     try {
@@ -80,8 +80,8 @@ export class Release {
           return ['--values', file];
         }),
       );
-      const waiting = wait ? ['--wait', '--timeout', timeLimit] : [];
-      const all = [action, name, chart, '-n', this.namespace, ...files.flat(), ...waiting, ...args];
+      const waiting = ['--wait', '--timeout', timeLimit];
+      const all = [action, name, chart, '-n', this.namespace, ...files.flat(), ...waiting];
       const { code, errors, out } = await tryCommand('helm', all);
       if (code !== 0) throw new Error(`helm ${action}: ${errors}${out}\n${await describePods(this.namespace)}`);
     } finally {
@@ -134,9 +134,13 @@ export class Release {
     }
   }
 
-  /** What its pods are and say; for a failure. */
-  describe(): Promise<string> {
-    return describePods(this.namespace);
+  /** Waits until the gateway says that the whole is ready: a name that did not exist a moment ago is asked for again by and by. */
+  async untilReady(): Promise<void> {
+    const url = await this.url();
+    await until(async () => {
+      const answer = await fetch(`${url}/api/system/ready`).catch(() => null);
+      return answer !== null && JSON.parse(await answer.text()).status === 'ready';
+    }, readyLimitMs);
   }
 
   /** Takes all of it away: namespace, volumes, database. */
