@@ -36,7 +36,7 @@ describe('References to Kubernetes Secrets', () => {
   let kubernetes: KubernetesApi;
   let system: System;
   let root: Client;
-  /** Everything that was answered. */
+  /** Everything that was answered, or logged before a restart. */
   const answered: string[] = [];
   const planted: string[] = [];
 
@@ -167,7 +167,7 @@ describe('References to Kubernetes Secrets', () => {
     });
 
     test('are used, and a rotated Secret is what is used from then on, without a restart and after one', async () => {
-      put(name, { password: server.password });
+      kubernetes.put(name, { password: server.password });
       const made = await untilMade(body());
       put(name, { password: word() });
       await untilHealth(made, 'unhealthy', /password/);
@@ -190,6 +190,7 @@ describe('References to Kubernetes Secrets', () => {
         'healthy',
       );
       expect(await system.stop()).toBe(0);
+      answered.push(system.output());
       await system.restart();
       root = await logIn(system.url);
       expectStatus(await root.get('/api/system/ready'), 200);
