@@ -26,7 +26,11 @@ function isSafe(headers: Headers): boolean {
 test('every route has a Content-Security-Policy, whoever asks and whatever is answered', async () => {
   const asked = Object.keys(accessOfRoutes).flatMap((route) => {
     const [method = '', path = ''] = route.split(' ');
-    return [root, new Client(baseUrl())].map((client) => ({ method, client, path: path.replace(/\{\w+\}/, unknownId) }));
+    return [root, new Client(baseUrl())].map((client) => ({
+      method,
+      client,
+      path: path.replace(/\{\w+\}/, unknownId),
+    }));
   });
   // With a body that nothing takes: nothing is to change.
   const open = await inBatches(asked, async ({ method, client, path }) => {
