@@ -1,7 +1,8 @@
 import { beforeAll, expect, test } from '@jest/globals';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { Client } from '@stowage/tests/support/client';
 import { admin, baseUrl } from '@stowage/tests/support/contract';
-import { sendOdd } from '@stowage/tests/support/odd-http';
 import { accessOfRoutes, unknownId } from '@stowage/tests/support/routes';
 import { inBatches } from '@stowage/tests/support/tree';
 import { uniqueName } from '@stowage/tests/support/system';
@@ -26,7 +27,11 @@ function isSafe(headers: Headers): boolean {
 test('every route has a Content-Security-Policy, whoever asks and whatever is answered', async () => {
   const asked = Object.keys(accessOfRoutes).flatMap((route) => {
     const [method = '', path = ''] = route.split(' ');
-    return [root, new Client(baseUrl())].map((client) => ({ method, client, path: path.replace(/\{\w+\}/, unknownId) }));
+    return [root, new Client(baseUrl())].map((client) => ({
+      method,
+      client,
+      path: path.replace(/\{\w+\}/, unknownId),
+    }));
   });
   // With a body that nothing takes: nothing is to change.
   const open = await inBatches(asked, async ({ method, client, path }) => {
@@ -57,6 +62,10 @@ test('so has content in each way that it is served, and each file of the page of
 });
 
 test('so has an answer to what is no HTTP', async () => {
-  const answer = await sendOdd(baseUrl(), { path: '/api/ nonsense' });
-  expect([answer.status, isSafe(answer.headers)]).toEqual([400, true]);
+  const { hostname, port } = new URL(baseUrl());
+  const socket = connect(Number(port), hostname);
+  socket.end('nonsense\r\n\r\n');
+  const heard = await text(socket);
+  expect(heard).toMatch(/^HTTP\/1\.1 400 /);
+  expect(heard).toContain("\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n");
 });

@@ -35,19 +35,18 @@ async function useAll(): Promise<void> {
   const { id } = await root.putFile(`${sha256(content).slice(0, 12)}.bin`, content);
   expect(sha256(await contentOf(root, String(id)))).toBe(sha256(content));
   const { items } = expectStatus(await root.get('/api/backends'), 200).json;
-  const policy = { replicas: 1, backend_ids: [items[0].id] };
-  const put = await root.call('PUT', '/api/policies/placement/tls', { body: policy });
-  expect([200, 201]).toContain(put.status);
+  const policy = { replicas: 1, backends: [items[0].id] };
+  expectStatus(await root.call('PUT', '/api/policies/placement/tls', { body: policy }), 200);
   expect(await exported(root)).toHaveProperty('files');
 }
 
 /** The ports of the six services, and what certificate each shows. */
 async function shown(): Promise<string[]> {
-  const ports = await secretPorts();
+  const ports = await innerPorts();
   return Promise.all(ports.map(certificateAt));
 }
 
-async function secretPorts(): Promise<number[]> {
+async function innerPorts(): Promise<number[]> {
   const found: number[] = [];
   for (const service of ['catalog', 'upload', 'backend-registry', 'placement', 'export']) {
     const environment = await readFile(`/proc/${await system.pidOf(service)}/environ`, 'utf8');
