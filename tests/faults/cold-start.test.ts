@@ -115,7 +115,9 @@ describeWith('NATS', natsServer(), () => {
     test('that is called off while it waits ends at once, with 0', async () => {
       for (const name of serviceNames) pods.start(name);
       for (const name of serviceNames) {
-        await until(async () => (await pods.readiness(name))?.detail?.includes('Waiting for the database') ?? false);
+        const waits = async (): Promise<boolean> =>
+          (await pods.readiness(name))?.detail?.includes('Waiting for the database') ?? false;
+        await until(waits, readyLimitMs);
         expect(await pods.health(name)).toBe(200);
       }
       expect(await pods.stop()).toEqual(Object.fromEntries(serviceNames.map((name) => [name, 0])));

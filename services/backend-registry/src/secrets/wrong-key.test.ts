@@ -56,7 +56,10 @@ test.each([
   const detail = expect.stringMatching(why);
   expect(await pods.readiness(service)).toEqual({ status: 503, state: 'blocked', detail });
   expect(await pods.health(service)).toBe(200);
-  expect(running.output()).toMatch(why);
+  expect(JSON.parse(running.output().trim().split('\n').at(-1) ?? '')).toMatchObject({
+    level: 'error',
+    problem: detail,
+  });
   expect(running.output()).not.toContain(wrong);
 
   const connections = new RemoteConnections({ [service]: { rpc: pods.rpcAddress(service), bytes: null } });

@@ -19,3 +19,7 @@ test.each(['ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE', 'ERR_BUFFER_OUT_OF_BOUNDS
     expect(toDatabaseError(mistake)).toBe(mistake);
   },
 );
+
+test('a transaction whose connection was lost, as Kysely tells it, is one that the database was not there for', () => {
+  expect(toDatabaseError(new Error('Postgres connection has been discarded'))).toMatchObject({ code: 'unavailable' });
+});

@@ -32,7 +32,7 @@ function isFull(error: unknown): boolean {
 // 58: the server's own disk fails it.
 const outageClasses = ['08', '57', '53', '58'];
 const outageMessages =
-  /timeout exceeded when trying to connect|Query read timeout|Connection terminated|not queryable/i;
+  /timeout exceeded when trying to connect|Query read timeout|Connection terminated|connection has been discarded|not queryable/i;
 
 function isOutage(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {

@@ -98,9 +98,10 @@ export async function schemaMismatch(pool: pg.Pool): Promise<string | null> {
 }
 
 async function appliedIn(db: Kysely<unknown>): Promise<ReadonlySet<string>> {
-  const { rows: tables } = await sql<{ there: boolean }>`
-    select to_regclass('public.kysely_migration') is not null as there`.execute(db);
-  if (!tables[0]?.there) return new Set();
+  // Made before the first migration, which lets the services read it.
+  const { rows: tables } = await sql<{ readable: boolean | null }>`
+    select has_table_privilege(to_regclass('public.kysely_migration'), 'select') as readable`.execute(db);
+  if (!tables[0]?.readable) return new Set();
   const { rows } = await sql<{ name: string }>`select name from public.kysely_migration order by name`.execute(db);
   return new Set(rows.map((row) => row.name));
 }
