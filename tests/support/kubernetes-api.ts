@@ -6,7 +6,7 @@ import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { selfSigned } from './self-signed.ts';
+import { selfSigned } from './certificates.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
