@@ -11,7 +11,7 @@ const natsPassword = 'CanaryOfNats4711';
 const bundledPassword = 'CanaryOfBundledServers23';
 
 /** Variables that hold a secret in themselves; the names of files are in variables that end with _FILE. */
-const secretVariable = /PASSWORD|SECRET_KEYS|TOKEN|CREDS|_URL$/;
+const secretVariable = /(PASSWORD|SECRET_KEYS|TOKEN|CREDS|_URL)$/;
 
 function withoutSecrets(objects: readonly KubernetesObject[]): string {
   return JSON.stringify(objects.filter(({ kind }) => kind !== 'Secret'));

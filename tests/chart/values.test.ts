@@ -90,7 +90,7 @@ describeChart('values of the chart', () => {
     const taken = Object.keys(resolve(await schema(), (await schema())['properties'].settings)['properties']);
     const rendered = await Promise.all([renderChart(minimal), renderChart(everything)]);
     const variables = rendered.flatMap(podsOf).flatMap(({ containers }) => containers.flatMap(({ env }) => env ?? []));
-    const made = new Set(variables.map(({ name }: Json) => name.replace(/_FILE$/, '')));
+    const made = new Set(variables.flatMap(({ name }: Json) => [name, name.replace(/_FILE$/, '')]));
     expect(settings.filter((name) => !taken.includes(name) && !made.has(name))).toEqual([]);
     expect(taken.filter((name) => !settings.includes(name))).toEqual([]);
     const secrets = [

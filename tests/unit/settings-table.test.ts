@@ -12,6 +12,7 @@ import { tlsSettings } from '@stowage/common/tls/settings';
 import { serviceProcess as exporting } from '@stowage/export/service';
 import { serviceProcess as gateway } from '@stowage/gateway/service';
 import { applySettings } from '@stowage/launcher/declared/apply-settings';
+import { migrateSettings } from '@stowage/launcher/migrate-within';
 import { smokeSettings } from '@stowage/launcher/smoke/settings';
 import { launchSettings, replicaSettings } from '@stowage/launcher/instance';
 import { serviceProcess as placement } from '@stowage/placement/service';
@@ -24,6 +25,7 @@ const all: Setting<unknown>[] = [
   replicaSettings,
   applySettings,
   smokeSettings,
+  migrateSettings,
   gateway.settings,
   upload.settings,
   catalog.settings,

@@ -133,7 +133,8 @@ const placementChecks: readonly Check[] = [
   error(
     'default_backend',
     'There must be a backend, and only one can be the default one.',
-    (table) => `select '/backends' as pointer from ${table('backends')} having count(*) = 0 or count(*) filter (where is_default) > 1`,
+    (table) =>
+      `select '/backends' as pointer from ${table('backends')} having count(*) = 0 or count(*) filter (where is_default) > 1`,
   ),
   error(
     'default_policy',
