@@ -5,12 +5,12 @@ import type { Dispatcher, Pool } from 'undici';
 import { AppError, isErrorCode, unavailable } from '../errors.ts';
 import { contextToHeaders } from '../rpc/context.ts';
 import type { CallContext } from '../rpc/context.ts';
+import type { Lookup } from '../rpc/addresses.ts';
 import { defaultTimeoutMs } from '../rpc/contract.ts';
 import { connectTimeoutMs } from '../tls/peer-connector.ts';
 import { requestHeader } from './byte-server.ts';
 import type { Downloader, DownloadOperation, Uploader, UploadOperation } from './operations.ts';
 import { OriginPools } from './origin-pools.ts';
-import type { Lookup } from './origin-pools.ts';
 import { shielded } from './shielded.ts';
 
 /**

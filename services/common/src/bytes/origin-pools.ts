@@ -1,14 +1,12 @@
-import { lookup as systemLookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { Pool } from 'undici';
+import { lookupAll } from '../rpc/addresses.ts';
+import type { Lookup } from '../rpc/addresses.ts';
 
 /** How long an address that took no connection is used only where no other is left. */
 const avoidMs = 5_000;
 /** How old the addresses of a name may be when they are used; asked again behind the back of requests. */
 const resolveMs = 2_000;
-
-/** Gives all addresses of a name; throws where there are none. */
-export type Lookup = (host: string) => Promise<string[]>;
 
 /** One address and the connections to it. */
 interface Upstream {
@@ -102,9 +100,4 @@ export class OriginPools {
       return at.origin;
     });
   }
-}
-
-async function lookupAll(host: string): Promise<string[]> {
-  const found = await systemLookup(host, { all: true });
-  return found.map(({ address }) => address);
 }

@@ -7,20 +7,20 @@ import { contextToHeaders } from './context.ts';
 import { clientFor, defaultTimeoutMs } from './contract.ts';
 import type { Client } from './contract.ts';
 import { maxMessageBytes, methodDefinition } from './grpc-server.ts';
+import type { ServiceChannel } from './service-channel.ts';
 import { fromServiceError } from './wire-error.ts';
 
 /**
- * Opens a channel to all addresses of `target` (host:port, or as gRPC names them: dns:///…, ipv4:a:p,b:p), in turn. Calls
- * that may be repeated are; any call is that reached no process.
+ * Opens a channel to all addresses of `target` (host:port, or as gRPC names them: ipv4:a:p,b:p), in turn. Calls that may
+ * be repeated are; any call is that reached no process.
  */
 export function openChannel(
   target: string,
   descriptors: readonly DescService[],
   identity: ChannelIdentity | null,
 ): Channel {
-  const address = /^(dns:\/\/|ipv[46]:)/.test(target) ? target : `dns:///${target}`;
   const channelCredentials = identity ? new PeerChannelCredentials(identity) : credentials.createInsecure();
-  return new Channel(address, channelCredentials, {
+  return new Channel(target, channelCredentials, {
     ...(identity ? { 'grpc.ssl_target_name_override': identity.tls.nameOf(identity.service) } : {}),
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
@@ -30,8 +30,8 @@ export function openChannel(
     'grpc.keepalive_permit_without_calls': 1,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 2_000,
-    // Asked when a connection ends, as those do whose server stops or that are half a minute old.
-    'grpc.dns_min_time_between_resolutions_ms': 1_000,
+    // A channel that takes the place of another is to have connections of its own.
+    'grpc.use_local_subchannel_pool': 1,
     'grpc.service_config_disable_resolution': 1,
     'grpc.service_config': JSON.stringify({
       loadBalancingConfig: [{ round_robin: {} }],
@@ -56,30 +56,33 @@ function repeatableMethods(descriptors: readonly DescService[]): { service: stri
   );
 }
 
-/** A typed client over a channel. */
-export function grpcClient<S extends DescService>(descriptor: S, channel: () => Channel): Client<S> {
-  return clientFor(descriptor, (method, request, context, options) => {
+/** A typed client over the way to a service. */
+export function grpcClient<S extends DescService>(descriptor: S, service: ServiceChannel): Client<S> {
+  return clientFor(descriptor, async (method, request, context, options) => {
     const definition = methodDefinition(method);
     const metadata = new Metadata();
     for (const [name, value] of Object.entries(contextToHeaders(context))) metadata.set(name, value);
-    return new Promise<Message>((resolve, reject) => {
-      const call = channel().makeUnaryRequest(
-        definition.path,
-        definition.requestSerialize,
-        definition.responseDeserialize,
-        request,
-        metadata,
-        { deadline: Date.now() + (options.timeoutMs ?? defaultTimeoutMs) },
-        (error, response) => {
-          context.signal.removeEventListener('abort', cancel);
-          if (error) reject(fromServiceError(error, definition.path.slice(1)));
-          else if (response) resolve(response);
-          else reject(new Error(`${definition.path} answered nothing`));
-        },
-      );
-      const cancel = (): void => call.cancel();
-      context.signal.addEventListener('abort', cancel, { once: true });
-      if (context.signal.aborted) cancel();
-    });
+    const call = (channel: Channel): Promise<Message> =>
+      new Promise((resolve, reject) => {
+        const { signal } = context;
+        const made = channel.makeUnaryRequest(
+          definition.path,
+          definition.requestSerialize,
+          definition.responseDeserialize,
+          request,
+          metadata,
+          { deadline: Date.now() + (options.timeoutMs ?? defaultTimeoutMs) },
+          (error, response) => {
+            signal.removeEventListener('abort', cancel);
+            if (error) reject(fromServiceError(error, definition.path.slice(1)));
+            else if (response) resolve(response);
+            else reject(new Error(`${definition.path} answered nothing`));
+          },
+        );
+        const cancel = (): void => made.cancel();
+        signal.addEventListener('abort', cancel, { once: true });
+        if (signal.aborted) cancel();
+      });
+    return service.use(call);
   });
 }

@@ -48,8 +48,6 @@ export class GrpcServer {
   readonly #server = new Server({
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
-    // So that callers hear of new processes of this service, and certificates that were replaced are soon out of use. Calls under way end as they would have.
-    'grpc.max_connection_age_ms': 30_000,
     'grpc.max_concurrent_streams': maxConcurrentStreams,
     // A caller that the network lost would else keep its connection for ever.
     'grpc.keepalive_time_ms': 30_000,

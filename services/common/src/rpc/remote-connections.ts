@@ -1,5 +1,4 @@
 import type { DescMessage, DescService } from '@bufbuild/protobuf';
-import type { Client as Channel } from '@grpc/grpc-js';
 import { ByteClient } from '../bytes/byte-client.ts';
 import type { ByteService, Downloader, DownloadOperation, Uploader, UploadOperation } from '../bytes/operations.ts';
 import { StartupError } from '../runtime/run-process.ts';
@@ -10,6 +9,7 @@ import { serviceOf } from './connections.ts';
 import type { Connections, ServiceName } from './connections.ts';
 import type { Client } from './contract.ts';
 import { grpcClient, openChannel } from './grpc-client.ts';
+import { ServiceChannel } from './service-channel.ts';
 
 /** Where one service listens: gRPC as `host:port`, bytes as an HTTP origin. */
 export interface Address {
@@ -20,7 +20,7 @@ export interface Address {
 /** One channel for all that a service serves: after a restart all of it is back at the same moment. */
 interface Target {
   descriptors: DescService[];
-  channel: Channel | null;
+  channel: ServiceChannel;
 }
 
 /** Connections over gRPC and the byte port. */
@@ -36,13 +36,9 @@ export class RemoteConnections implements Connections {
   }
 
   client<S extends DescService>(descriptor: S, of: ServiceName = serviceOf(descriptor)): Client<S> {
-    const { rpc } = this.#address(of);
-    const target = this.#targets.get(of) ?? { descriptors: [], channel: null };
-    this.#targets.set(of, target);
+    const target = this.#target(of);
     if (!target.descriptors.includes(descriptor)) target.descriptors.push(descriptor);
-    const identity = this.#identityFor(of);
-    // Opened by the first call: by then all clients are made, so the channel knows which of their calls it may retry.
-    return grpcClient(descriptor, () => (target.channel ??= openChannel(rpc, target.descriptors, identity)));
+    return grpcClient(descriptor, target.channel);
   }
 
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
@@ -54,8 +50,20 @@ export class RemoteConnections implements Connections {
   }
 
   async close(): Promise<void> {
-    for (const { channel } of this.#targets.values()) channel?.close();
+    for (const { channel } of this.#targets.values()) channel.close();
     await Promise.all([...this.#byteClients.values()].map((client) => client.close()));
+  }
+
+  #target(of: ServiceName): Target {
+    const known = this.#targets.get(of);
+    if (known) return known;
+    const descriptors: DescService[] = [];
+    const identity = this.#identityFor(of);
+    // Opened by the first call: by then all clients are made, so the channel knows which of their calls it may retry.
+    const open = (target: string): ReturnType<typeof openChannel> => openChannel(target, descriptors, identity);
+    const made = { descriptors, channel: new ServiceChannel(this.#address(of).rpc, open) };
+    this.#targets.set(of, made);
+    return made;
   }
 
   #identityFor(service: ServiceName): ChannelIdentity | null {
