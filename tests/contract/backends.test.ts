@@ -31,6 +31,7 @@ describe('The default local backend', () => {
       is_default: true,
       config: { root_path: expect.stringMatching(/^\//) },
       secret_fields: [],
+      secret_refs: {},
       health: backend['health'],
       usage: { replicas: expect.any(Number), bytes: expect.any(Number) },
       version: expect.any(Number),

@@ -140,7 +140,7 @@ const faults: readonly (readonly [code: string, pointer: string, change: (docume
   ['chunks_mismatch', '/blobs/0/chunk_crc32c', ({ blobs }) => (blobs[0].chunk_crc32c = '')],
   ['invalid', '/blobs/0/sha256', ({ blobs }) => (blobs[0].sha256 = null)],
   ['key_invalid', '/replicas/0/key', ({ replicas }) => (replicas[0].key = '../../etc/passwd')],
-  ['default_backend', '/backends', ({ backends }) => (backends[0].is_default = false)],
+  ['default_backend', '/backends', ({ backends }) => (backends.length = 0)],
   ['config_invalid', '/backends/0/config/password', ({ backends }) => (backends[0].config.password = 'secret')],
   ['config_invalid', '/backends/0/config/root_path', ({ backends }) => (backends[0].config.root_path = '../data')],
   ['unknown_backend', '/policies/0/backends/0', ({ policies }) => (policies[0].backends = [unknownId])],

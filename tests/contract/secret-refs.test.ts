@@ -218,7 +218,7 @@ describe('References to Kubernetes Secrets', () => {
       expectStatus(await root.call('PUT', '/api/policies/placement/rotated', { body: policy }), 200);
       const file = await root.putFile(uniqueName(), 'content', { fileClass: 'rotated' });
       const download = `/api/files/${file['id']}/download`;
-      put(name, { id: server.accessKey, key: word() });
+      put(name, { id: word(), key: word() });
       await untilHealth(made, 'unhealthy', /access key/);
       expectProblem(await root.get(download), 503, 'unavailable');
       kubernetes.put(name, { id: server.accessKey, key: server.secretKey });

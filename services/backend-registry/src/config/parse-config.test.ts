@@ -45,10 +45,12 @@ describe('a configuration', () => {
     expect(parseConfig('s3', { access_key_id: null, secret_access_key: '', prefix: 'a' }, config)).toEqual({
       config: { ...s3, prefix: 'a' },
       secrets: {},
+      refs: {},
     });
     expect(parseConfig('s3', { session_token: 'token' }, config)).toEqual({
       config: s3,
       secrets: { session_token: 'token' },
+      refs: {},
     });
   });
 

@@ -46,7 +46,7 @@ describe('secrets in the database', () => {
   test('come back as they were, and lie there in no readable form', async () => {
     const ring = new KeyRing([key('one')]);
     const id = await backend(ring, { password: 'hush hush', session_token: 'ключ' });
-    expect(await readSecrets(db(), ring, id)).toEqual({ password: 'hush hush', session_token: 'ключ' });
+    expect((await readSecrets(db(), ring, id)).sealed).toEqual({ password: 'hush hush', session_token: 'ключ' });
     const { rows } = await registry.admin.query('select s::text as row from registry.backend_secrets s');
     expect(JSON.stringify(rows)).not.toContain(Buffer.from('hush').toString('hex'));
   });
@@ -99,7 +99,10 @@ describe('sealing anew', () => {
     expect(await resealSecrets(db(), both)).toBe(0);
     const after = await opened(young);
     for (const [n, id] of ids.entries()) {
-      expect(await readSecrets(db(), after, id)).toEqual({ access_key_id: `id ${n}`, secret_access_key: `key ${n}` });
+      expect((await readSecrets(db(), after, id)).sealed).toEqual({
+        access_key_id: `id ${n}`,
+        secret_access_key: `key ${n}`,
+      });
     }
     await refuses(readSecrets(db(), before, ids[0] ?? ''), 'unavailable');
     await expect(opened(old)).rejects.toThrow(StartupError);
@@ -117,7 +120,7 @@ describe('sealing anew', () => {
     await Promise.all([resealSecrets(db(), both), resealSecrets(db(), both), ...changed.map(change)]);
     for (const [n, id] of ids.entries()) {
       const password = changed.includes(id) ? 'changed' : `was ${n}`;
-      expect(await readSecrets(db(), new KeyRing([young]), id)).toEqual({ password });
+      expect((await readSecrets(db(), new KeyRing([young]), id)).sealed).toEqual({ password });
     }
   });
 });
@@ -145,7 +148,7 @@ describe('the key in the data folder', () => {
     await expect(opened()).rejects.toThrow(/bring .*secret\.key back/);
     expect(await readdir(dataDir)).toEqual([]);
     await writeFile(file, kept);
-    expect(await readSecrets(db(), await opened(), id)).toEqual({ password: 'hush' });
+    expect((await readSecrets(db(), await opened(), id)).sealed).toEqual({ password: 'hush' });
   });
 
   test('that is damaged, or another one of the same id, ends the start', async () => {
@@ -162,7 +165,7 @@ describe('the key in the data folder', () => {
     const id = await backend(await opened(), { password: 'hush' });
     const ring = await opened(key('set'));
     expect(ring.sealingId).toBe('set');
-    expect(await readSecrets(db(), ring, id)).toEqual({ password: 'hush' });
+    expect((await readSecrets(db(), ring, id)).sealed).toEqual({ password: 'hush' });
   });
 
   test('that can’t be made ends the start with a sentence that says what to do', async () => {
