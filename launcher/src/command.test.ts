@@ -7,7 +7,7 @@ import { lateDatabase } from '@stowage/tests/support/late-database';
 import type { LateDatabase } from '@stowage/tests/support/late-database';
 
 test.each([
-  ['no command', [], /^Give one command of gateway, .*migrate, apply\. None was given\.\n$/],
+  ['no command', [], /^Give one command of gateway, .*migrate, .*apply\. None was given\.\n$/],
   ['one that does not exist', ['web'], /^Give one command of .*\. "web" is none\.\n$/],
   ['more than one', ['catalog', 'upload'], /^Give one command of .*\. "catalog upload" is none\.\n$/],
 ])('%s ends with 1 and a sentence', async (_, args, sentence) => {
