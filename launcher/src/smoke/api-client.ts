@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 const requestTimeoutMs = 60_000;
+const pauseMs = 1_000;
 
 /** An answer with its body read. */
 interface Answer {
@@ -13,13 +15,18 @@ interface Sent {
   bytes?: Buffer<ArrayBuffer>;
 }
 
-/** Calls the HTTP interface at one address; an answer with another status than the wanted one is an Error that shows it. */
+/**
+ * Calls the HTTP interface at one address; an answer with another status than the wanted one is an Error that shows it.
+ * What is unavailable is asked for again, until `patientUntil` (ms since the epoch): an installation may be seconds old.
+ */
 export class ApiClient {
   readonly #url: string;
+  readonly #patientUntil: number;
   #token: string | null = null;
 
-  constructor(url: string) {
+  constructor(url: string, patientUntil: number) {
     this.#url = url;
+    this.#patientUntil = patientUntil;
   }
 
   async logIn(username: string, password: string): Promise<void> {
@@ -27,7 +34,24 @@ export class ApiClient {
     this.#token = stringIn(answer, 'access_token');
   }
 
-  async call(wanted: number, method: string, path: string, { headers, json, bytes }: Sent = {}): Promise<Answer> {
+  async call(wanted: number, method: string, path: string, sent: Sent = {}): Promise<Answer> {
+    for (;;) {
+      const answer = await this.#send(method, path, sent);
+      if (answer.status === wanted) return answer;
+      if (answer.status !== 503 || Date.now() > this.#patientUntil) {
+        const shown = answer.body.toString().slice(0, 500);
+        throw new Error(`${method} ${path} was answered with ${answer.status} in place of ${wanted}: ${shown}`);
+      }
+      await sleep(pauseMs);
+    }
+  }
+
+  /** As `call`, for an answer that is an object with this string in it. */
+  async callFor(key: string, wanted: number, method: string, path: string, sent: Sent = {}): Promise<string> {
+    return stringIn(await this.call(wanted, method, path, sent), key);
+  }
+
+  async #send(method: string, path: string, { headers, json, bytes }: Sent): Promise<Answer> {
     const body = json === undefined ? bytes : JSON.stringify(json);
     const response = await fetch(new URL(path, this.#url), {
       method,
@@ -41,16 +65,7 @@ export class ApiClient {
       redirect: 'manual',
       signal: AbortSignal.timeout(requestTimeoutMs),
     });
-    const answer = { status: response.status, headers: response.headers, body: await bodyOf(response) };
-    if (answer.status === wanted) return answer;
-    throw new Error(
-      `${method} ${path} was answered with ${answer.status} in place of ${wanted}: ${answer.body.toString().slice(0, 500)}`,
-    );
-  }
-
-  /** As `call`, for an answer that is an object with this string in it. */
-  async callFor(key: string, wanted: number, method: string, path: string, sent: Sent = {}): Promise<string> {
-    return stringIn(await this.call(wanted, method, path, sent), key);
+    return { status: response.status, headers: response.headers, body: await bodyOf(response) };
   }
 }
 

@@ -12,7 +12,10 @@ export interface SmokeTarget {
   url: string;
   username: string;
   password: string;
-  /** How long the address may refuse connections at first, in ms: a name or a network policy may be newer than this pod. */
+  /**
+   * How long the address may refuse connections, and answers be 503, in ms: a name or a network policy may be newer than
+   * this pod, and an installation that is seconds old has no policy yet.
+   */
   patienceMs: number;
 }
 
@@ -21,7 +24,7 @@ export interface SmokeTarget {
  * behind. Throws where anything is not as it has to be.
  */
 export async function runSmoke(target: SmokeTarget, say: (line: string) => void): Promise<void> {
-  const api = new ApiClient(target.url);
+  const api = new ApiClient(target.url, Date.now() + target.patienceMs);
   await logIn(api, target);
   say(`logged in at ${target.url} as ${target.username}`);
   const directory = await api.callFor('id', 201, 'POST', '/api/directories', {

@@ -18,11 +18,20 @@ const { connect } = require('node:net');
 const { connect: open } = require('node:http2');
 const [host, port, path] = process.argv.slice(1);
 const late = (stop) => setTimeout(() => stop('no answer'), 5000);
-const connection = () => new Promise((resolve) => {
+const tryOnce = () => new Promise((resolve) => {
   const socket = connect(Number(port), host, () => { socket.destroy(); resolve('open'); });
   socket.on('error', (error) => resolve(error.code));
   late((why) => { socket.destroy(); resolve(why); });
 });
+// The policies that let this pod out may not know its address yet.
+const connection = async () => {
+  let met = await tryOnce();
+  for (let left = 10; met !== 'open' && left > 0; left -= 1) {
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    met = await tryOnce();
+  }
+  return met;
+};
 const call = (scheme) => new Promise((resolve) => {
   const session = open(scheme + '://' + host + ':' + port, { rejectUnauthorized: false });
   session.on('error', (error) => resolve(error.code));
