@@ -26,11 +26,9 @@ async function listenAt(host: string, port: number, allowed: Promise<void> = Pro
 }
 
 function clientOf(port: number, lookup: (name: string) => Promise<string[]>): Client<typeof SystemService> {
-  const channel = new ServiceChannel(
-    `processes.test:${port}`,
-    (target) => openChannel(target, [SystemService], null),
+  const channel = new ServiceChannel(`processes.test:${port}`, (target) => openChannel(target, [SystemService], null), {
     lookup,
-  );
+  });
   stops.push(() => channel.close());
   return grpcClient(SystemService, channel);
 }
@@ -70,4 +68,18 @@ test('a name that has no address is an outage, and one that has none for a while
   const before = looks;
   while (looks === before) await client.check({}, context);
   await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.1' });
+});
+
+test('connections that are made anew lose no call', async () => {
+  const port = await listenAt('127.0.0.1', 0);
+  let opened = 0;
+  const open = (target: string): ReturnType<typeof openChannel> => {
+    opened += 1;
+    return openChannel(target, [SystemService], null);
+  };
+  const channel = new ServiceChannel(`127.0.0.1:${port}`, open, { renewMs: 0 });
+  stops.push(() => channel.close());
+  const client = grpcClient(SystemService, channel);
+  for (const deadline = Date.now() + 30_000; opened < 3 && Date.now() < deadline;) await client.check({}, context);
+  expect(opened).toBe(3);
 });

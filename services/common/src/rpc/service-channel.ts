@@ -6,8 +6,8 @@ import type { Lookup } from './addresses.ts';
 
 /** How old the addresses of a name may be when a call is made; looked up again behind the back of calls. */
 const lookMs = 2_000;
-/** After how long connections are made anew: certificates that were replaced are out of use by then. */
-const renewMs = 60_000;
+/** After how long connections are made anew, unless said otherwise: certificates that were replaced are out of use by then. */
+const usualRenewMs = 60_000;
 
 /** A channel, and the calls that go over it. */
 interface Opened {
@@ -28,25 +28,32 @@ export class ServiceChannel {
   readonly #host: { name: string; port: string } | null;
   readonly #open: (target: string) => Channel;
   readonly #lookup: Lookup;
+  readonly #renewMs: number;
   #current: Opened | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
   #looking: Promise<void> | null = null;
   #isClosed = false;
 
   /** `target` is host:port, or as gRPC names addresses: dns:///host:port, ipv4:a:p,b:p. */
-  constructor(target: string, open: (target: string) => Channel, lookup: Lookup = lookupAll) {
+  constructor(
+    target: string,
+    open: (target: string) => Channel,
+    { lookup = lookupAll, renewMs = usualRenewMs }: { lookup?: Lookup; renewMs?: number } = {},
+  ) {
     this.#target = target;
     this.#host = hostOf(target);
     this.#open = open;
     this.#lookup = lookup;
+    this.#renewMs = renewMs;
   }
 
   /** Makes a call over a channel that stays until it is over. Throws `unavailable` where the name has no address. */
   async use<T>(call: (channel: Channel) => Promise<T>): Promise<T> {
     const opened = this.#current ?? (await this.#firstLook());
-    this.#lookAgain();
+    // Counted before another channel may take its place, which closes one that has no calls.
     opened.calls += 1;
     try {
+      this.#lookAgain();
       return await call(opened.channel);
     } finally {
       opened.calls -= 1;
@@ -85,7 +92,7 @@ export class ServiceChannel {
     this.#lookedAt = performance.now();
     const target = this.#host === null ? this.#target : await this.#resolve(this.#host);
     const before = this.#current;
-    const isSame = before?.target === target && performance.now() - before.openedAt < renewMs;
+    const isSame = before?.target === target && performance.now() - before.openedAt < this.#renewMs;
     if (this.#isClosed || isSame) return;
     this.#current = { target, channel: this.#open(target), openedAt: performance.now(), calls: 0, isRetired: false };
     if (!before) return;
