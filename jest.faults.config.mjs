@@ -12,7 +12,6 @@ const restarting = [
   'nats',
   'policy-jobs',
   'power',
-  'rolling',
   'syscalls',
 ];
 const alone = [...measuring, ...restarting];

@@ -54,8 +54,6 @@ export const faultSizes = {
   importKills: size(20, 100),
   /** R26: of the installation whose document is written and read; one file takes 1.2 KB of it. */
   documentFiles: size(43_000, 4_300_000),
-  /** R20: how often all processes are replaced. */
-  rollingRounds: size(1, 5),
   /** R36 */
   coldStarts: size(5, 50),
   /** R37 */
