@@ -45,8 +45,7 @@ test('R36 pods that start without PostgreSQL and NATS wait for them, and crash n
   await scale(1);
   await release.settled();
   expect(restarts(await release.pods())).toBe(0);
-  const answer = await fetch(`${await release.url()}/api/system/ready`);
-  expect(await answer.json()).toMatchObject({ status: 'ready' });
+  await release.untilReady();
 });
 
 function isReady(pod: Json): boolean {
