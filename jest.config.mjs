@@ -10,7 +10,8 @@ const contract = { ...common, testMatch: ['<rootDir>/tests/contract/**/*.test.ts
 
 /** The contract tests run twice: against one process, and against six that speak gRPC. */
 export default {
-  workerIdleMemoryLimit: '1GB',
+  // A worker keeps the modules of every file that it ran, and collecting that garbage soon costs more than a new one.
+  workerIdleMemoryLimit: '300MB',
   testTimeout: 60_000,
   globalTeardown: '<rootDir>/tests/support/teardown.ts',
   projects: [

@@ -21,7 +21,6 @@ async function run(more) {
   return code === 0;
 }
 
-// A process for each project: jest keeps the modules of every file that it ran, and gets slower as its heap grows.
 function runProject([project, workers]) {
   return run(['--passWithNoTests', `--maxWorkers=${workers}`, `--selectProjects=${project}`]);
 }
