@@ -43,7 +43,7 @@ describe('A start with wrong settings', () => {
     ['proxies that are everyone, of IPv6', { STOWAGE_TRUSTED_PROXIES: '::/0' }, /STOWAGE_TRUSTED_PROXIES .*::\/0/],
     [
       'a database address that is none',
-      { STOWAGE_DATABASE_URL: 'mysql://root:hunter2hunter2@localhost/x' },
+      { STOWAGE_DATABASE_URL: 'mysql://root:hunter2hunter2@localhost/x' }, // secretlint-disable-line
       /STOWAGE_DATABASE_URL/,
     ],
   ])('is refused for %s, without showing secrets', async (_what, environment, message) => {
