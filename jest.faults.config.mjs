@@ -4,7 +4,17 @@ const faults = { ...common, globalSetup: '<rootDir>/tests/support/setup-postgres
 /** These measure, and need the machine for themselves. */
 const measuring = ['backend-outage', 'many-connections', 'overload', 'sick-backends', 'slow-backend', 'slow-clients'];
 /** These start things again on the ports that they had, which a test beside them might have taken meanwhile. */
-const restarting = ['database', 'import-kill', 'kept-exports', 'kills', 'nats', 'policy-jobs', 'power', 'syscalls'];
+const restarting = [
+  'database',
+  'import-kill',
+  'kept-exports',
+  'kills',
+  'nats',
+  'policy-jobs',
+  'power',
+  'syscalls',
+  'terminations',
+];
 const alone = [...measuring, ...restarting];
 const filesOf = (name) => `<rootDir>/tests/faults/${name}.test.ts`;
 

@@ -30,6 +30,8 @@ export const faultSizes = {
   /** R10 */
   databaseKills: size(5, 50),
   everyShape: full,
+  /** R21 */
+  terminations: size(50, 200),
   /** R01 */
   kills: size(60, 900),
   killsOfAll: size(6, 200),
