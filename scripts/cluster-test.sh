@@ -10,8 +10,8 @@
 #   CLUSTER_IN_NODE               command to run the tests under, where addresses of Services are reached; empty: right here
 #   STOWAGE_CLUSTER_VALUES        values of the chart that this cluster wants, as JSON, such as {"persistence":{"storageClass":"nfs"}}
 #   STOWAGE_CLUSTER_KEEP=1        leaves the cluster up
-#   STOWAGE_CLUSTER_TESTS         a pattern of the files of tests/cluster that run; unset, all of them
-#   STOWAGE_CLUSTER_SHARE         the share of the contract tests that runs, such as 1/3; unset, all of them
+#   STOWAGE_CLUSTER_TESTS         a pattern of the files of tests/cluster that run; unset, all of them; - for none
+#   STOWAGE_CLUSTER_SHARE         the share of the contract tests that runs, such as 1/3; unset, all of them; - for none
 #   STOWAGE_CLUSTER_IMAGE         an image that is loaded already, as NAME, with the tags `test` and `next`
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -111,8 +111,8 @@ case " $* " in
   *' --selectProjects'*) run "$@" ;;
   # One after the other: a release for the contract tests would take its share of the machine from what is measured.
   *)
-    run --selectProjects=cluster ${STOWAGE_CLUSTER_TESTS:+"--testPathPatterns=tests/cluster/($STOWAGE_CLUSTER_TESTS)"} "$@"
-    run --selectProjects=cluster-contract ${STOWAGE_CLUSTER_SHARE:+"--shard=$STOWAGE_CLUSTER_SHARE"} "$@"
+    [ "${STOWAGE_CLUSTER_TESTS:-}" = - ] || run --selectProjects=cluster ${STOWAGE_CLUSTER_TESTS:+"--testPathPatterns=tests/cluster/($STOWAGE_CLUSTER_TESTS)"} "$@"
+    [ "${STOWAGE_CLUSTER_SHARE:-}" = - ] || run --selectProjects=cluster-contract ${STOWAGE_CLUSTER_SHARE:+"--shard=$STOWAGE_CLUSTER_SHARE"} "$@"
     ;;
 esac
 [ "$failed" = no ]
