@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { holdsBodyBack } from '../http/server-guards.ts';
 
-const limits = { bytes: 16 * 1024 * 1024, ms: 2_000 };
+const limits = { bytes: 16 * 1024 * 1024, ms: 5_000 };
 
 /**
  * Reads and drops what is left of a refused body, up to a limit, so that the client gets to read why it was refused
