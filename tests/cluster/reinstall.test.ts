@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
-import { expectStatus, sha256 } from '@stowage/tests/support/client';
+import { expectStatus, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { Release } from '@stowage/tests/support/cluster/release';
 import { say } from '@stowage/tests/support/cluster/report';
@@ -25,6 +25,7 @@ test('what is on a ReadWriteOnce volume is not to be had for a moment while its 
   const asking = askWithoutEnd(root, `/api/files/${file['id']}/download`, () => replaced);
   const seconds = await release.upgrade({ tag: 'next' });
   await release.settled();
+  await until(async () => (await root.get(`/api/files/${file['id']}/download`)).status === 200);
   replaced = true;
   const outcomes = await asking;
   const refused = outcomes.filter(({ status }) => status !== 200);
@@ -43,8 +44,9 @@ test('what is on a ReadWriteOnce volume is not to be had for a moment while its 
 
 test('uninstalling and installing again keeps what volume and database hold', async () => {
   await release.uninstall();
-  expect(await release.pods()).toEqual([]);
+  await until(async () => (await release.pods()).length === 0, 120_000);
   await release.helm('install');
+  await release.untilReady();
   const root = await release.logIn();
   expect(expectStatus(await root.get(`/api/files/${file['id']}`), 200).json).toMatchObject({ name: 'kept.bin' });
   expect(await downloaded(root)).toBe(sha256(content));
