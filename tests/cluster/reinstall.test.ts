@@ -14,7 +14,9 @@ let file: Json;
 beforeAll(async () => {
   // The chart's own default: one backend-registry on a ReadWriteOnce volume.
   release = await Release.install({ namespace: 'stowage-reinstall', values: { persistence: { size: '1Gi' } } });
-  file = await (await release.logIn()).putFile('kept.bin', content);
+  const root = await release.logIn();
+  // The first backend and policy are made a moment after all is ready.
+  file = await until(() => root.putFile('kept.bin', content).catch(() => null), 60_000);
 });
 
 afterAll(() => release.remove());
