@@ -49,6 +49,10 @@ afterAll(async () => {
   report.print();
 });
 
+async function untilReady(): Promise<void> {
+  await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200, 60_000);
+}
+
 /** How each process that ended did so, as its launcher noted it. */
 function ends(): { name: string; code: number | null; signal: string | null }[] {
   return system
@@ -68,6 +72,8 @@ test('a process that is told to end does so with 0 in time, and nothing acknowle
   const ended = Promise.all(running).catch((error: unknown) => journal.violated(String(error)));
   const times: number[] = [];
   while (times.length < faultSizes.terminations && journal.violations.length === 0) {
+    // One that has barely started has no handler yet, and nothing to lose.
+    await untilReady();
     await sleep(random.integer(50, 1_000));
     const service = services[random.integer(0, services.length - 1)] ?? '';
     const pid = await until(() => system.pidOf(service).catch(() => null));
@@ -77,7 +83,7 @@ test('a process that is told to end does so with 0 in time, and nothing acknowle
     times.push(performance.now() - began);
   }
   stopped = true;
-  await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200, 60_000);
+  await untilReady();
   await ended;
   const judged = Journal.read(join(folder, 'journal'));
   await checkFiles(client, directory, judged);
