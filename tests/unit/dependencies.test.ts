@@ -42,7 +42,7 @@ test('every dependency is of an exact version (T70)', () => {
   const loose = manifests.flatMap((file) => {
     const { dependencies, devDependencies, optionalDependencies } = read(file) as Package;
     const all = { ...dependencies, ...devDependencies, ...optionalDependencies };
-    return Object.entries(all).filter(([, version]) => !/^(\d+\.\d+\.\d+\S*|\*|npm:.+@\d+\.\d+\.\d+)$/.test(version));
+    return Object.entries(all).filter(([, version]) => !/^(npm:[^\s|]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/.test(version));
   });
   expect(loose).toEqual([]);
 });
