@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { defaultBackend, makeBackend } from '../support/backends.ts';
-import { expectStatus, logIn, until } from '../support/client.ts';
+import { expectStatus, logIn, until, untilReady } from '../support/client.ts';
 import type { Answer, Client, Json } from '../support/client.ts';
 import { FaultReport, timesOf } from '../support/fault-report.ts';
 import { faultSizes } from '../support/fault-sizes.ts';
@@ -178,7 +178,7 @@ describe.each<Mode>(['standalone', 'services'])('R15 an import that is killed, %
       killThem(what === 'database' ? await processesOf(found) : await importingConnection());
       await until(() => answers(found.url), 30_000);
     }
-    await until(async () => (await admin.get('/api/system/ready').catch(() => null))?.status === 200, 60_000);
+    await untilReady(admin, 60_000);
   }
 
   /** The process of PostgreSQL that does what the export service asks for. */

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logIn, until } from '../support/client.ts';
+import { logIn, until, untilReady } from '../support/client.ts';
 import type { Client } from '../support/client.ts';
 import { blobHashes, checkFiles, checkTables, stagedIn } from '../support/crash-check.ts';
 import { CrashClient } from '../support/crash-client.ts';
@@ -59,10 +59,6 @@ describe.each(plan)('R01 kill -9 under load, $mode', ({ mode, kills, uploads }) 
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function untilReady(): Promise<void> {
-    await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200, 60_000);
-  }
-
   /** In one process all is killed; of six, any one, whether or not the one before is back. */
   async function kill(): Promise<void> {
     const start = performance.now();
@@ -75,7 +71,7 @@ describe.each(plan)('R01 kill -9 under load, $mode', ({ mode, kills, uploads }) 
     const service = services[random.integer(0, services.length - 1)] ?? '';
     process.kill(await until(() => system.pidOf(service).catch(() => null)), 'SIGKILL');
     if (!random.chance(0.2)) return;
-    await untilReady();
+    await untilReady(client, 60_000);
     recoveries.push(performance.now() - start);
   }
 
@@ -92,7 +88,7 @@ describe.each(plan)('R01 kill -9 under load, $mode', ({ mode, kills, uploads }) 
       await kill();
     }
     stopped = true;
-    await untilReady();
+    await untilReady(client, 60_000);
     await ended;
     const judged = Journal.read(join(folder, 'journal'));
     await checkFiles(client, directory, judged);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { logIn, until } from '../support/client.ts';
+import { logIn, until, untilReady } from '../support/client.ts';
 import type { Client } from '../support/client.ts';
 import { blobHashes, checkFiles, checkTables, stagedIn } from '../support/crash-check.ts';
 import { CrashClient } from '../support/crash-client.ts';
@@ -117,7 +117,7 @@ describe.each<Mode>(['standalone', 'services'])('R03 a call of the system that f
     if (/INJECTED|killed by SIGKILL/.test(await readFile(log, 'utf8'))) happened += 1;
     if (fault === 'kill' && mode === 'standalone' && (await died(pid, 0))) await system.restart();
     await made;
-    await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200);
+    await untilReady(client);
   }
 
   const maybe = noStrace === null ? test : test.skip;

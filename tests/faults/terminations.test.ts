@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logIn, until } from '../support/client.ts';
+import { logIn, until, untilReady } from '../support/client.ts';
 import type { Client } from '../support/client.ts';
 import { checkFiles, checkTables, stagedIn } from '../support/crash-check.ts';
 import { CrashClient } from '../support/crash-client.ts';
@@ -49,10 +49,6 @@ afterAll(async () => {
   report.print();
 });
 
-async function untilReady(): Promise<void> {
-  await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200, 60_000);
-}
-
 /** How each process that ended did so, as its launcher noted it. */
 function ends(): { name: string; code: number | null; signal: string | null }[] {
   return system
@@ -73,7 +69,7 @@ test('a process that is told to end does so with 0 in time, and nothing acknowle
   const times: number[] = [];
   while (times.length < faultSizes.terminations && journal.violations.length === 0) {
     // One that has barely started has no handler yet, and nothing to lose.
-    await untilReady();
+    await untilReady(client, 60_000);
     await sleep(random.integer(50, 1_000));
     const service = services[random.integer(0, services.length - 1)] ?? '';
     const pid = await until(() => system.pidOf(service).catch(() => null));
@@ -83,7 +79,7 @@ test('a process that is told to end does so with 0 in time, and nothing acknowle
     times.push(performance.now() - began);
   }
   stopped = true;
-  await untilReady();
+  await untilReady(client, 60_000);
   await ended;
   const judged = Journal.read(join(folder, 'journal'));
   await checkFiles(client, directory, judged);

@@ -138,3 +138,8 @@ export async function until<T>(look: () => Promise<T | null | false>, limitMs = 
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }
+
+/** Waits until the whole of a system is ready; what breaks off meanwhile counts as not ready. */
+export async function untilReady(client: Client, limitMs?: number): Promise<void> {
+  await until(async () => (await client.get('/api/system/ready').catch(() => null))?.status === 200, limitMs);
+}
