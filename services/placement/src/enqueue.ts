@@ -41,7 +41,7 @@ export async function scheduledReconcile(): Promise<(NewJob & { dedupeKey: strin
 
 /** A check of one backend. */
 export function healthCheckOf(backendId: string, dedupeKey: string): NewJob & { dedupeKey: string } {
-  return { kind: 'health_check', params: { backend_id: backendId }, maxAttempts: 1, dedupeKey };
+  return { kind: 'health_check', params: { backend_id: backendId }, dedupeKey };
 }
 
 async function enqueueOrFind(trx: Trx, job: NewJob & { dedupeKey: string }): Promise<JobMessage> {

@@ -5,6 +5,7 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
 import { ReplicaState } from '@stowage/proto/stowage/catalog/v1/node';
 import type { RunPendingResponse } from '@stowage/proto/stowage/placement/v1/job';
+import { until } from '@stowage/tests/support/client';
 import { around, farId, localId } from './test-neighbours.ts';
 import { startTestPlacement } from './test-placement.ts';
 import type { TestPlacement } from './test-placement.ts';
@@ -232,6 +233,20 @@ describe('the jobs that placement works', () => {
     await run(['remove_blob']);
     expect(around.forgotten).toEqual([localId, farId]);
     expect((await jobs.getJob({ id }, as())).job).toMatchObject({ state: 'succeeded', result: { removed: 1 } });
+  });
+
+  test('health_check of a registry that does not answer is made again', async () => {
+    around.sick.add(farId);
+    const made = await jobs.enqueueHealthChecks({}, as());
+    const id = made.jobs.find(({ params }) => params?.['backend_id'] === farId)?.id ?? '';
+    const read = async (): Promise<string | undefined> => (await jobs.getJob({ id }, as())).job?.state;
+    await until(async () => {
+      const { rowCount } = await pool.query('select from jobs.jobs where id = $1 and error_code is not null', [id]);
+      return rowCount === 1;
+    });
+    expect(['pending', 'running']).toContain(await read());
+    around.sick.clear();
+    await until(async () => (await read()) === 'succeeded');
   });
 
   test.each([

@@ -30,7 +30,10 @@ export function fakeBackends(): Endpoint {
     getBackend: unused,
     createBackend: unused,
     updateBackend: unused,
-    checkBackend: unused,
+    checkBackend: async ({ id }) => {
+      if (around.sick.has(id)) throw unavailable('backend-registry is away.');
+      return {};
+    },
     setBackendEnabled: unused,
     deleteBackend: unused,
     forgetReplicas: unused,
