@@ -5,6 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import sharp from 'sharp';
+import { addressOf } from '@stowage/tests/support/address-of';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
@@ -42,8 +43,7 @@ describe('clients that go away in the middle of a download', () => {
 
   /** Sends the request and stops reading, so that the server comes to stand still. */
   async function begin(view: string, range?: string): Promise<Socket> {
-    const { hostname, port } = new URL(system.url);
-    const socket = connect({ host: hostname, port: Number(port) });
+    const socket = connect(addressOf(system.url));
     socket.on('error', () => undefined);
     await once(socket, 'connect');
     socket.pause();
@@ -108,11 +108,10 @@ describe('clients that go away in the middle of a download', () => {
     const picture = sharp({ create: { width: 4_000, height: 3_000, channels: 3, background: '#808080', noise } });
     const large = await client.putFile(`${uniqueName()}.jpg`, await picture.jpeg().toBuffer());
     const before = await openFiles();
-    const { hostname, port } = new URL(system.url);
     await inBatches(
       Array.from({ length: 20 }, (_, n) => n),
       async (n) => {
-        const socket = connect({ host: hostname, port: Number(port) });
+        const socket = connect(addressOf(system.url));
         socket.on('error', () => undefined);
         await once(socket, 'connect');
         const head = `GET /api/files/${large['id']}/preview?size=${64 + n} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${client.token ?? ''}\r\n\r\n`;

@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { addressOf } from './address-of.ts';
 import type { Answer, Json } from './client.ts';
 
 export interface OddRequest {
@@ -15,12 +16,10 @@ export interface OddRequest {
 
 /** One request that `fetch` would not send: with repeated headers, another Host, from another loopback address. */
 export function sendOdd(url: string, options: OddRequest): Promise<Answer> {
-  const { hostname, port } = new URL(url);
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const call = request(
     {
-      hostname,
-      port,
+      ...addressOf(url),
       method: options.method ?? 'GET',
       path: options.path,
       headers: headersOf(url, options).flat(),
@@ -92,9 +91,8 @@ export async function converse(
   send: (socket: Socket) => Promise<void>,
   limitMs = 5_000,
 ): Promise<Exchange> {
-  const { hostname, port } = new URL(url);
   const start = performance.now();
-  const socket = connect({ host: hostname, port: Number(port) });
+  const socket = connect(addressOf(url));
   const pieces: Buffer[] = [];
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => resolve(false), limitMs);

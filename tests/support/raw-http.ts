@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { addressOf } from './address-of.ts';
 
 /** An answer as it came over the wire; header names are lower case. */
 export interface RawAnswer {
@@ -30,8 +31,7 @@ export class RawConnection {
   }
 
   static async open(url: string): Promise<RawConnection> {
-    const { hostname, port } = new URL(url);
-    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    const socket = connect({ ...addressOf(url), noDelay: true });
     await once(socket, 'connect');
     return new RawConnection(socket);
   }

@@ -113,7 +113,7 @@ export class Release {
   /** Of the gateway's Service, by its address: connections go through kube-proxy. */
   async url(): Promise<string> {
     const query = ['get', 'service', `${name}-gateway`, '-o', 'jsonpath={.spec.clusterIP}:{.spec.ports[0].port}'];
-    return `http://${await this.kubectl(query)}`;
+    return new URL(`http://${await this.kubectl(query)}`).origin;
   }
 
   async logIn(): Promise<Client> {
