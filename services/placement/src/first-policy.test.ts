@@ -1,30 +1,39 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { AppError } from '@stowage/common/errors';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { backgroundContext } from '@stowage/common/rpc/context';
+import type { Policy } from '@stowage/proto/stowage/placement/v1/policy';
+import { until } from '@stowage/tests/support/client';
 import { around, localId } from './test-neighbours.ts';
 import { startTestPlacement } from './test-placement.ts';
 import type { TestPlacement } from './test-placement.ts';
 
-let placement: TestPlacement;
+let placement: TestPlacement | undefined;
 
-beforeAll(async () => {
-  placement = await startTestPlacement();
+beforeEach(() => {
+  placement = undefined;
+  Object.assign(around, { registryUp: true, hasDefault: true, asked: 0 });
 });
-afterAll(() => placement.close());
+afterEach(() => placement?.close());
 
-test('a service whose backend-registry is away starts all the same, and makes the default policy later', async () => {
-  const context = backgroundContext(new AbortController().signal);
-  const ask = () => placement.policies.getPolicy({ fileClass: 'image' }, context);
-  await expect(ask()).rejects.toMatchObject({ code: 'unavailable' } satisfies Partial<AppError>);
+const context = backgroundContext(new AbortController().signal);
+const first = { fileClass: 'default', backendIds: [localId], replicas: 1, syncReplicas: 1, version: 1n };
+
+async function ask({ policies }: TestPlacement): Promise<Policy | undefined> {
+  return (await policies.getPolicy({ fileClass: 'image' }, context)).policy;
+}
+
+test('a first start waits for backend-registry, and has the default policy then', async () => {
+  around.registryUp = false;
+  const starting = startTestPlacement();
+  await until(async () => around.asked >= 6, 60_000);
   around.registryUp = true;
-  const limit = Date.now() + 10_000;
-  let found = null;
-  while (!found && Date.now() < limit) found = await ask().catch(() => null);
-  expect(found?.policy).toMatchObject({
-    fileClass: 'default',
-    backendIds: [localId],
-    replicas: 1,
-    syncReplicas: 1,
-    version: 1n,
-  });
+  placement = await starting;
+  expect(await ask(placement)).toMatchObject(first);
+});
+
+test('a service that has no default backend starts, and makes the default policy when there is one', async () => {
+  around.hasDefault = false;
+  const started = (placement = await startTestPlacement());
+  await expect(ask(started)).rejects.toMatchObject({ code: 'unavailable' });
+  around.hasDefault = true;
+  expect(await until(async () => (await ask(started).catch(() => undefined)) ?? null)).toMatchObject(first);
 });

@@ -1,3 +1,4 @@
+import { unavailable } from '@stowage/common/errors';
 import type { Client } from '@stowage/common/rpc/contract';
 import { backgroundContext } from '@stowage/common/rpc/context';
 import type { Logger } from '@stowage/common/runtime/logger';
@@ -7,7 +8,7 @@ import { ensureDefaultPolicy, hasDefaultPolicy } from './policies.ts';
 import type { Tables } from './tables.ts';
 
 const pageLimit = 1000;
-/** The first start has it at once; where a default backend is yet to be made that may be hours. */
+/** Where a default backend is yet to be made that may be hours. */
 const retryMs = { first: 250, most: 4_000 };
 const askTimeoutMs = 3_000;
 
@@ -17,24 +18,28 @@ interface Needs {
   logger: Logger;
 }
 
-/** Makes the default policy where there is none yet. False while backend-registry can't tell of the default backend. */
-async function makeFirstPolicy({ db, backends, logger }: Needs, signal: AbortSignal): Promise<boolean> {
-  try {
-    if (await hasDefaultPolicy(db)) return true;
-    const backendId = await findDefaultBackend(backends, signal);
-    if (backendId === null) return false;
-    await ensureDefaultPolicy(db, backendId);
-    return true;
-  } catch (error) {
-    logger.warn({ err: error }, 'The default policy can not be made yet.');
-    return false;
-  }
+/**
+ * Makes the default policy where there is none yet. False where there is no default backend for it; throws `unavailable`
+ * where nobody can tell.
+ */
+export async function makeFirstPolicy({ db, backends }: Needs, signal: AbortSignal): Promise<boolean> {
+  if (await hasDefaultPolicy(db)) return true;
+  const backendId = await findDefaultBackend(backends, signal).catch((error: unknown) => {
+    throw unavailable('backend-registry has to tell of the default backend before there can be a policy.', error);
+  });
+  if (backendId === null) return false;
+  await ensureDefaultPolicy(db, backendId);
+  return true;
 }
 
 /** As makeFirstPolicy, until it is made or `signal` aborts. */
 export async function keepMakingFirstPolicy(needs: Needs, signal: AbortSignal): Promise<void> {
   for (let waitMs = retryMs.first; !signal.aborted; waitMs = Math.min(waitMs * 2, retryMs.most)) {
-    if (await makeFirstPolicy(needs, signal)) return;
+    const isMade = await makeFirstPolicy(needs, signal).catch((error: unknown) => {
+      needs.logger.warn({ err: error }, 'The default policy can not be made yet.');
+      return false;
+    });
+    if (isMade) return;
     await pause(waitMs, signal);
   }
 }

@@ -18,7 +18,6 @@ let policies: TestPlacement['policies'];
 let jobs: TestPlacement['jobs'];
 
 beforeAll(async () => {
-  around.registryUp = true;
   placement = await startTestPlacement();
   ({ pool, policies, jobs } = placement);
 });

@@ -5,7 +5,6 @@ import { Schedule } from '@stowage/common/jobs/schedule';
 import { Worker } from '@stowage/common/jobs/worker';
 import type { ServiceProcess } from '@stowage/common/runtime/run-service';
 import type { Service, ServiceDependencies } from '@stowage/common/runtime/service';
-import { withinWait } from '@stowage/common/within-wait';
 import type { Kysely } from 'kysely';
 import { BackendService } from '@stowage/proto/stowage/backend_registry/v1/backend';
 import { BlobService } from '@stowage/proto/stowage/backend_registry/v1/blob';
@@ -17,7 +16,7 @@ import { BackendSlots } from './backend-slots.ts';
 import { removeBlob, verifyBlob } from './blob-jobs.ts';
 import { readTimeout } from './deadlines.ts';
 import { scheduledReconcile } from './enqueue.ts';
-import { keepMakingFirstPolicy } from './first-policy.ts';
+import { keepMakingFirstPolicy, makeFirstPolicy } from './first-policy.ts';
 import { healthCheck, scheduledHealthChecks } from './health-checks.ts';
 import { pruneHistory } from './prune-history.ts';
 import { fullReconcile } from './reconcile/full-reconcile.ts';
@@ -31,9 +30,6 @@ import { natsAccess, placementSettings } from './settings.ts';
 import type { PlacementSettings } from './settings.ts';
 import { scheduledSweeps, sweep, sweepIntervalMs } from './sweep.ts';
 import type { Tables } from './tables.ts';
-
-/** How long the start waits for backend-registry, which may be starting too. */
-const firstPolicyWaitMs = 5_000;
 
 /** How lately the copies that stay must have been read whole when a surplus one is removed. */
 const verificationFreshMs = 3_600_000;
@@ -73,15 +69,9 @@ function createPlacement(settings: PlacementSettings, dependencies: ServiceDepen
     byteEndpoints: [],
     dependencies: async () => (relay ? [await relay.state()] : []),
     async start() {
-      // At the first start uploads need the policy: ready means that they work. Without backend-registry it comes later.
-      const making = keepMakingFirstPolicy(firstPolicy, stopping.signal);
-      if (
-        (await withinWait(
-          making.then(() => true),
-          firstPolicyWaitMs,
-        )) === null
-      )
-        waiting = making;
+      // Ready means that uploads work, and these need the policy.
+      const isMade = await makeFirstPolicy(firstPolicy, stopping.signal);
+      if (!isMade) waiting = keepMakingFirstPolicy(firstPolicy, stopping.signal);
       relay = await startRelay(db, nats, logger);
       observing = [observeJobs(db, logger), observeBackends(db, logger)];
       for (const worker of workers) worker.start();

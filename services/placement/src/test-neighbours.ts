@@ -11,7 +11,10 @@ export const [localId, farId] = [newId(), newId()];
 
 /** What the services around did, and what they shall do. */
 export const around = {
-  registryUp: false,
+  registryUp: true,
+  hasDefault: true,
+  /** How often backend-registry was asked for its backends. */
+  asked: 0,
   sick: new Set<string>(),
   replicas: [] as { backendId: string; key: string }[],
   forgotten: [] as string[],
@@ -43,9 +46,10 @@ export function fakeBackends(): Endpoint {
       return { temporaries: 2n, staged: 1n };
     },
     listBackends: async ({ cursor }) => {
+      around.asked += 1;
       if (!around.registryUp) throw unavailable('backend-registry is not there yet.');
       if (cursor === '') return { items: [{ id: farId, isDefault: false }], nextCursor: 'more' };
-      return { items: [{ id: localId, isDefault: true }] };
+      return { items: [{ id: localId, isDefault: around.hasDefault }] };
     },
   });
 }

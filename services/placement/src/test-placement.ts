@@ -8,6 +8,7 @@ import { createLogger } from '@stowage/common/runtime/logger';
 import { readSettings } from '@stowage/common/runtime/settings';
 import { JobService } from '@stowage/proto/stowage/placement/v1/job';
 import { PolicyService } from '@stowage/proto/stowage/placement/v1/policy';
+import { startWhenPossible } from '@stowage/common/runtime/start-when-possible';
 import { startTestDatabase } from '@stowage/tests/support/test-database';
 import pg from 'pg';
 import { serviceProcess } from './service.ts';
@@ -47,7 +48,7 @@ export async function startTestPlacement(): Promise<TestPlacement> {
   connections.add('placement', service.endpoints, []);
   connections.add('backend-registry', [fakeBackends(), fakeBlobs()], []);
   connections.add('catalog', [fakeContent(), new TestStorage().replicaEndpoint()], []);
-  await service.start();
+  await startWhenPossible(service, lifecycle, logger);
   await untilScheduled(pool);
   return {
     pool,
