@@ -25,9 +25,14 @@ async function listenAt(host: string, port: number, allowed: Promise<void> = Pro
   return server.listen(host, port);
 }
 
-function clientOf(port: number, lookup: (name: string) => Promise<string[]>): Client<typeof SystemService> {
+function clientOf(
+  port: number,
+  lookup: (name: string) => Promise<string[]>,
+  patienceMs?: number,
+): Client<typeof SystemService> {
   const channel = new ServiceChannel(`processes.test:${port}`, (target) => openChannel(target, [SystemService], null), {
     lookup,
+    ...(patienceMs === undefined ? {} : { patienceMs }),
   });
   stops.push(() => channel.close());
   return grpcClient(SystemService, channel);
@@ -67,6 +72,15 @@ test('a name that has no address is an outage, and one that has none for a while
   isKnown = false;
   const before = looks;
   while (looks === before) await client.check({}, context);
+  await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.1' });
+});
+
+test('a resolver that does not answer is an outage in time', async () => {
+  const port = await listenAt('127.0.0.1', 0);
+  const answer = Promise.withResolvers<string[]>();
+  const client = clientOf(port, () => answer.promise, 100);
+  await expect(client.check({}, context)).rejects.toMatchObject({ code: 'unavailable' });
+  answer.resolve(['127.0.0.1']);
   await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.1' });
 });
 

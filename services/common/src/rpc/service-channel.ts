@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client as Channel } from '@grpc/grpc-js';
 import { unavailable } from '../errors.ts';
 import { lookupAll } from './addresses.ts';
@@ -6,6 +7,8 @@ import type { Lookup } from './addresses.ts';
 
 /** How old the addresses of a name may be when a call is made; looked up again behind the back of calls. */
 const lookMs = 2_000;
+/** How long the first call waits for addresses: a resolver that does not answer keeps asking for most of a minute. */
+const usualPatienceMs = 5_000;
 /** After how long connections are made anew, unless said otherwise: certificates that were replaced are out of use by then. */
 const usualRenewMs = 60_000;
 
@@ -29,6 +32,7 @@ export class ServiceChannel {
   readonly #open: (target: string) => Channel;
   readonly #lookup: Lookup;
   readonly #renewMs: number;
+  readonly #patienceMs: number;
   #current: Opened | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
   #looking: Promise<void> | null = null;
@@ -38,13 +42,18 @@ export class ServiceChannel {
   constructor(
     target: string,
     open: (target: string) => Channel,
-    { lookup = lookupAll, renewMs = usualRenewMs }: { lookup?: Lookup; renewMs?: number } = {},
+    {
+      lookup = lookupAll,
+      renewMs = usualRenewMs,
+      patienceMs = usualPatienceMs,
+    }: { lookup?: Lookup; renewMs?: number; patienceMs?: number } = {},
   ) {
     this.#target = target;
     this.#host = hostOf(target);
     this.#open = open;
     this.#lookup = lookup;
     this.#renewMs = renewMs;
+    this.#patienceMs = patienceMs;
   }
 
   /** Makes a call over a channel that stays until it is over. Throws `unavailable` where the name has no address. */
@@ -68,8 +77,11 @@ export class ServiceChannel {
   }
 
   async #firstLook(): Promise<Opened> {
+    const tooLate = sleep(this.#patienceMs, null, { ref: false }).then(() => {
+      throw new Error(`no address within ${this.#patienceMs} ms`);
+    });
     try {
-      await this.#look();
+      await Promise.race([this.#look(), tooLate]);
     } catch (error) {
       throw unavailable(`${this.#target} can't be found just now.`, error);
     }
