@@ -5,7 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import sharp from 'sharp';
-import { addressOf } from '@stowage/tests/support/address-of';
+import { hostAndPort } from '@stowage/tests/support/host-and-port';
 import { expectStatus, logIn, sha256, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
@@ -43,7 +43,7 @@ describe('clients that go away in the middle of a download', () => {
 
   /** Sends the request and stops reading, so that the server comes to stand still. */
   async function begin(view: string, range?: string): Promise<Socket> {
-    const socket = connect(addressOf(system.url));
+    const socket = connect(hostAndPort(system.url));
     socket.on('error', () => undefined);
     await once(socket, 'connect');
     socket.pause();
@@ -111,7 +111,7 @@ describe('clients that go away in the middle of a download', () => {
     await inBatches(
       Array.from({ length: 20 }, (_, n) => n),
       async (n) => {
-        const socket = connect(addressOf(system.url));
+        const socket = connect(hostAndPort(system.url));
         socket.on('error', () => undefined);
         await once(socket, 'connect');
         const head = `GET /api/files/${large['id']}/preview?size=${64 + n} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${client.token ?? ''}\r\n\r\n`;

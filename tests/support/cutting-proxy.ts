@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
+import { hostAndPort } from './host-and-port.ts';
 import type { Random } from './random.ts';
 
 /** How many bytes of requests a connection carries before it is cut; null lets it be. */
@@ -25,7 +26,7 @@ export class CuttingProxy {
     const address = server.address();
     if (typeof address !== 'object' || !address) throw new Error('no port');
     const proxy = new CuttingProxy(server, `http://127.0.0.1:${address.port}`);
-    server.on('connection', (client) => proxy.#carry(client, new URL(target), plan()));
+    server.on('connection', (client) => proxy.#carry(client, target, plan()));
     return proxy;
   }
 
@@ -35,8 +36,8 @@ export class CuttingProxy {
     await once(this.#server, 'close');
   }
 
-  #carry(client: Socket, target: URL, budget: number | null): void {
-    const upstream = connect({ host: target.hostname, port: Number(target.port) });
+  #carry(client: Socket, target: string, budget: number | null): void {
+    const upstream = connect(hostAndPort(target));
     let left = budget ?? Number.POSITIVE_INFINITY;
     for (const socket of [client, upstream]) {
       this.#sockets.add(socket);

@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
-import { addressOf } from './address-of.ts';
+import { hostAndPort } from './host-and-port.ts';
 import type { Answer, Json } from './client.ts';
 
 export interface OddRequest {
@@ -19,7 +19,7 @@ export function sendOdd(url: string, options: OddRequest): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const call = request(
     {
-      ...addressOf(url),
+      ...hostAndPort(url),
       method: options.method ?? 'GET',
       path: options.path,
       headers: headersOf(url, options).flat(),
@@ -92,7 +92,7 @@ export async function converse(
   limitMs = 5_000,
 ): Promise<Exchange> {
   const start = performance.now();
-  const socket = connect(addressOf(url));
+  const socket = connect(hostAndPort(url));
   const pieces: Buffer[] = [];
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => resolve(false), limitMs);

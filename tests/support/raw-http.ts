@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
-import { addressOf } from './address-of.ts';
+import { hostAndPort } from './host-and-port.ts';
 
 /** An answer as it came over the wire; header names are lower case. */
 export interface RawAnswer {
@@ -31,7 +31,7 @@ export class RawConnection {
   }
 
   static async open(url: string): Promise<RawConnection> {
-    const socket = connect({ ...addressOf(url), noDelay: true });
+    const socket = connect({ ...hostAndPort(url), noDelay: true });
     await once(socket, 'connect');
     return new RawConnection(socket);
   }
