@@ -6,20 +6,21 @@ import { expectStatus, logIn, logInAs, sha256, until, uploadMetadata } from '@st
 import type { Answer, Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
 import { documentDigest, sections } from '@stowage/tests/support/documents';
+import { startOwnSystem } from '@stowage/tests/support/own-system';
+import type { OwnSystem } from '@stowage/tests/support/own-system';
 import { expectProblem } from '@stowage/tests/support/problems';
-import { startSystem, uniqueName } from '@stowage/tests/support/system';
-import type { System } from '@stowage/tests/support/system';
+import { uniqueName } from '@stowage/tests/support/system';
 import { makeUpload } from '@stowage/tests/support/uploads';
 
 const path = '/api/exports/metadata';
 const zipped = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
 
-let system: System;
+let system: OwnSystem;
 let admin: Client;
 let database: pg.Client;
 
 beforeAll(async () => {
-  system = await startSystem(mode());
+  system = await startOwnSystem(mode());
   admin = await logIn(system.url);
   database = new pg.Client(system.databaseUrl);
   database.on('error', () => undefined);

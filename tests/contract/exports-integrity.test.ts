@@ -4,16 +4,17 @@ import { makeBackend } from '@stowage/tests/support/backends';
 import { expectStatus, logIn, logInAs } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
+import { startOwnSystem } from '@stowage/tests/support/own-system';
+import type { OwnSystem } from '@stowage/tests/support/own-system';
 import { expectProblem } from '@stowage/tests/support/problems';
-import { startSystem, uniqueName } from '@stowage/tests/support/system';
-import type { System } from '@stowage/tests/support/system';
+import { uniqueName } from '@stowage/tests/support/system';
 
 const route = '/api/exports/metadata/integrity';
-let system: System;
+let system: OwnSystem;
 let admin: Client;
 
 beforeAll(async () => {
-  system = await startSystem(mode());
+  system = await startOwnSystem(mode());
   admin = await logIn(system.url);
 });
 afterAll(() => system.close());

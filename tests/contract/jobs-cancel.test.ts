@@ -4,17 +4,18 @@ import { makeBackend } from '@stowage/tests/support/backends';
 import { expectStatus, logIn, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
+import { startOwnSystem } from '@stowage/tests/support/own-system';
+import type { OwnSystem } from '@stowage/tests/support/own-system';
 import { expectProblem } from '@stowage/tests/support/problems';
 import { unknownId } from '@stowage/tests/support/routes';
-import { startSystem, uniqueName } from '@stowage/tests/support/system';
-import type { System } from '@stowage/tests/support/system';
+import { uniqueName } from '@stowage/tests/support/system';
 
-let system: System;
+let system: OwnSystem;
 let root: Client;
 let database: pg.Client;
 
 beforeAll(async () => {
-  system = await startSystem(mode());
+  system = await startOwnSystem(mode());
   root = await logIn(system.url);
   database = new pg.Client({ connectionString: system.databaseUrl });
   await database.connect();

@@ -4,19 +4,19 @@ import pg from 'pg';
 import { expectStatus, logIn, until } from '@stowage/tests/support/client';
 import type { Client, Json } from '@stowage/tests/support/client';
 import { mode } from '@stowage/tests/support/contract';
+import { startOwnSystem } from '@stowage/tests/support/own-system';
+import type { OwnSystem } from '@stowage/tests/support/own-system';
 import { expectProblem, pointersOf } from '@stowage/tests/support/problems';
 import { unknownId } from '@stowage/tests/support/routes';
-import { startSystem } from '@stowage/tests/support/system';
-import type { System } from '@stowage/tests/support/system';
 
 const housekeeping = ['purge_recycle_bin', 'expire_uploads'];
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
-let system: System;
+let system: OwnSystem;
 let database: pg.Client;
 let root: Client;
 
 beforeAll(async () => {
-  system = await startSystem(mode(), { STOWAGE_JOB_INTERVAL: '1s' });
+  system = await startOwnSystem(mode(), { STOWAGE_JOB_INTERVAL: '1s' });
   database = new pg.Client({ connectionString: system.databaseUrl });
   await database.connect();
   root = await logIn(system.url);

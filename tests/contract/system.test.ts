@@ -2,9 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Client, expectStatus, logIn, logInAs, uploadIdOf, uploadMetadata } from '@stowage/tests/support/client';
 import type { Answer, Json } from '@stowage/tests/support/client';
 import { baseUrl, mode } from '@stowage/tests/support/contract';
+import { startOwnSystem } from '@stowage/tests/support/own-system';
+import type { OwnSystem } from '@stowage/tests/support/own-system';
 import { expectProblem, expectRetryAfter } from '@stowage/tests/support/problems';
-import { startSystem, uniqueName } from '@stowage/tests/support/system';
-import type { System } from '@stowage/tests/support/system';
+import { uniqueName } from '@stowage/tests/support/system';
 
 const perMinute = 100;
 const services = ['gateway', 'catalog', 'upload', 'backend-registry', 'placement', 'export'];
@@ -46,14 +47,14 @@ describe('Health and readiness', () => {
 });
 
 describe('The read-only mode', () => {
-  let system: System;
+  let system: OwnSystem;
   let root: Client;
   let viewer: Client;
   let file: Json;
   let upload: string;
 
   beforeAll(async () => {
-    system = await startSystem(mode(), { STOWAGE_REQUESTS_PER_MINUTE: String(perMinute) });
+    system = await startOwnSystem(mode(), { STOWAGE_REQUESTS_PER_MINUTE: String(perMinute) });
     root = await logIn(system.url);
     viewer = await logInAs(root, 'viewer', uniqueName('viewer'));
     file = await root.putFile('kept.txt', 'kept');

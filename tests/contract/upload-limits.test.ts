@@ -3,9 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { expectStatus, logIn, logInAs, sha256, until } from '../support/client.ts';
 import type { Client } from '../support/client.ts';
 import { mode } from '../support/contract.ts';
+import { startOwnSystem } from '../support/own-system.ts';
+import type { OwnSystem } from '../support/own-system.ts';
 import { RawConnection } from '../support/raw-http.ts';
-import { startSystem, uniqueName } from '../support/system.ts';
-import type { System } from '../support/system.ts';
+import { uniqueName } from '../support/system.ts';
 import {
   append,
   createUpload,
@@ -22,11 +23,11 @@ const megabyte = 1024 * 1024;
 const publicUrl = 'https://files.example.com';
 
 describe('limits of uploads', () => {
-  let system: System;
+  let system: OwnSystem;
   let root: Client;
 
   beforeAll(async () => {
-    system = await startSystem(mode(), {
+    system = await startOwnSystem(mode(), {
       STOWAGE_UPLOADS_PER_USER: '5',
       STOWAGE_APPENDS_PER_USER: '2',
       STOWAGE_IDLE_TIMEOUT: '3s',

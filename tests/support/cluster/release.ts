@@ -179,3 +179,13 @@ export function replicated(replicas: number): Json {
     persistence: { accessMode: 'ReadWriteMany', size: '1Gi' },
   };
 }
+
+/** One pod of every service, small enough to fit beside other releases, with settings of its own. */
+export function alone({ STOWAGE_PUBLIC_URL: publicUrl = '', ...settings }: Record<string, string>): Json {
+  const resources = { requests: { cpu: '10m', memory: '96Mi' } };
+  return {
+    services: Object.fromEntries(serviceNames.map((service) => [service, { replicas: 1, resources }])),
+    publicUrl,
+    settings,
+  };
+}
