@@ -138,6 +138,22 @@ describeChart('network policies (T68)', () => {
     expect(openPorts(objects, 'backend-registry', { address: '10.1.2.3' })).toEqual([53, 80, 443]);
   });
 
+  test('let out to every server that an address names', async () => {
+    const objects = await renderChart({
+      database: { url: 'postgres://u:p@a:6443,b:9443/d?sslmode=require' },
+      nats: { url: 'nats://u:p@a:8080,nats://b:4222' },
+    });
+    expect(openPorts(objects, 'catalog', outside)).toEqual([53, 6443, 9443]);
+    expect(openPorts(objects, 'placement', outside)).toEqual([53, 4222, 6443, 8080, 9443]);
+  });
+
+  test('let `helm test` out to the public address, or where that leads to', async () => {
+    const publicUrl = 'https://files.example.com';
+    expect(openPorts(await renderChart({ ...minimal, publicUrl }), 'test', outside)).toEqual([53, 443]);
+    const networkPolicy = { test: { ports: [8443] } };
+    expect(openPorts(await renderChart({ ...minimal, publicUrl, networkPolicy }), 'test', outside)).toEqual([53, 8443]);
+  });
+
   test('never let out to where clouds answer metadata, not by the ports of storage either', async () => {
     const objects = await renderChart(everything);
     const addresses = [

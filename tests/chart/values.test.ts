@@ -197,6 +197,16 @@ const refusals: [string, Json, RegExp][] = [
   ],
   ['two defaults', { ...minimal, ...none, backends: [s3, { ...s3, name: 'b' }] }, /Only one backend can have default/],
   ['two landing places', { ...minimal, backends: [s3] }, /but defaultBackend is local/],
+  [
+    'a WebDAV server to land on',
+    { ...minimal, ...none, backends: [{ ...s3, type: 'webdav', config: { url: 'https://x/' } }] },
+    /uploads can't grow/,
+  ],
+  [
+    'alerts on nothing',
+    { ...minimal, prometheusRule: { enabled: true }, telemetry: { metrics: false } },
+    /need metrics/,
+  ],
   ['no landing place', { ...minimal, ...none }, /nowhere to land/],
   [
     'a policy twice',
@@ -211,6 +221,11 @@ const refusals: [string, Json, RegExp][] = [
 describeChart('values that can not work', () => {
   test.each(refusals)('are refused with a sentence: %s', async (_what, values, sentence) => {
     await expect(renderChart(values)).rejects.toThrow(sentence);
+  });
+
+  test('are a name that Services can not have, unless there is another', async () => {
+    await expect(renderChart(minimal, { release: 'my.rel' })).rejects.toThrow(/as "my\.rel-stowage" has one/);
+    await renderChart({ ...minimal, fullnameOverride: 'files' }, { release: 'my.rel' });
   });
 
   test('are told of all at once', async () => {

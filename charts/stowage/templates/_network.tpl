@@ -90,9 +90,9 @@
 {{ include "stowage.egressTo" (dict "root" . "to" .Values.networkPolicy.storage.to "ports" ($whole | uniq)) }}
 {{- end -}}
 
-{{/* Takes { url, fallback }: the ports that an address names (PostgreSQL and NATS take several hosts), as JSON. */}}
+{{/* Takes { url, fallback }: the ports that addresses name (PostgreSQL takes several hosts, NATS several URLs), as JSON. */}}
 {{- define "stowage.urlPorts" -}}
-{{- $hosts := regexReplaceAll "^[a-z]+://([^@/]*@)?([^/?]*).*$" .url "${2}" -}}
+{{- $hosts := regexFind "^[^/?]*" (regexReplaceAll "(^|,)[a-z]+://([^@/]*@)?" .url "${1}") -}}
 {{- $ports := list -}}
 {{- range regexFindAll ":[0-9]+(,|$)" $hosts -1 -}}
 {{- $ports = append $ports (trimAll ":," . | int) -}}

@@ -6,6 +6,7 @@ before.
 {{- $faults := concat
     (include "stowage.faultsOfDatabases" . | fromJsonArray)
     (include "stowage.faultsOfReach" . | fromJsonArray)
+    (include "stowage.faultsOfWatching" . | fromJsonArray)
     (include "stowage.faultsOfPods" . | fromJsonArray)
     (include "stowage.faultsOfStorage" . | fromJsonArray)
     (include "stowage.faultsOfDeclared" . | fromJsonArray)
@@ -34,8 +35,21 @@ before.
 {{ toJson $faults }}
 {{- end -}}
 
+{{- define "stowage.faultsOfWatching" -}}
+{{- $faults := list -}}
+{{- with .Values -}}
+{{- if and (or .serviceMonitor.enabled .prometheusRule.enabled) (not .telemetry.metrics) -}}
+{{- $faults = append $faults "serviceMonitor and prometheusRule need metrics: set telemetry.metrics=true." -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $faults }}
+{{- end -}}
+
 {{- define "stowage.faultsOfReach" -}}
 {{- $faults := list -}}
+{{- if contains "." (include "stowage.fullname" .) -}}
+{{- $faults = append $faults (printf "Services can't have a dot in their name: set fullnameOverride, as %q has one." (include "stowage.fullname" .)) -}}
+{{- end -}}
 {{- with .Values -}}
 {{- if and .ingress.enabled (not .ingress.host) -}}
 {{- $faults = append $faults "The ingress has no host: set ingress.host." -}}
@@ -123,6 +137,9 @@ before.
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- if .default -}}{{- $defaults = append $defaults .name -}}{{- end -}}
+{{- if and .default (eq .type "webdav") -}}
+{{- $faults = append $faults (printf "The backend %q can't have default: true: uploads can't grow on a WebDAV server." .name) -}}
+{{- end -}}
 {{- range $key, $value := .config -}}
 {{- if and (has $key $secrets) (not (kindIs "map" $value)) -}}
 {{- $faults = append $faults (printf "The %s of the backend %q is a secret, which must not stand in values: write { secret_ref: { name: <Secret>, key: <key> } }." $key $backend.name) -}}
