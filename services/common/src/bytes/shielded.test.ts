@@ -56,6 +56,13 @@ describe('shielded', () => {
     expect(body.destroyed).toBe(false);
   });
 
+  test('breaks in peace before anybody listens to it', async () => {
+    const body = new PassThrough();
+    const view = shielded(body, 10);
+    await new Promise((resolve) => view.once('close', resolve));
+    expect(view.errored).toMatchObject({ code: 'unavailable' });
+  });
+
   test('goes on for as long as something is taken', async () => {
     const body = new PassThrough();
     const view = shielded(body, 200);

@@ -39,6 +39,8 @@ export function shielded(body: Readable, stallMs: number, onTaken: () => void = 
       done(error);
     },
   });
+  // Whoever gets the view may not have begun to listen when it breaks.
+  view.on('error', () => undefined);
   // Stays for good: what breaks later must not bring the process down.
   body.on('error', onBroken);
   if (body.readableEnded) onEnd();
