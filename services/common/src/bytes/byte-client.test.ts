@@ -154,6 +154,44 @@ test('a connection that the server closes while it is kept alive harms no downlo
   for (let round = 0; round < 4; round += 1) expect(await download(client)).toBe('here');
 });
 
+test('an answer that breaks off, or is not of a byte port, is an outage', async () => {
+  const cut: RequestListener = (request, response) => {
+    request.resume().once('end', () => {
+      response.writeHead(200, { 'content-length': '100' }).write('half', () => request.socket.destroy());
+    });
+  };
+  const foreign: RequestListener = (_request, response) => void response.writeHead(502).end('<html>');
+  for (const handle of [cut, foreign]) {
+    const client = clientOf(`http://127.0.0.1:${await listen(handle)}`);
+    await expect(upload(client, Readable.from([]))).rejects.toMatchObject({ code: 'unavailable' });
+  }
+});
+
+test('however many requests are under way, the next one is sent', async () => {
+  const many = 140;
+  const all = Promise.withResolvers<void>();
+  let arrived = 0;
+  const port = await listen((_request, response) => {
+    arrived += 1;
+    if (arrived === many) all.resolve();
+    void all.promise.then(() => response.end('here'));
+  });
+  const client = clientOf(`http://127.0.0.1:${port}`);
+  const answers = await Promise.all(Array.from({ length: many }, () => download(client)));
+  expect(new Set(answers)).toEqual(new Set(['here']));
+});
+
+test('a resolver that answers no more holds nobody up while there is an address that works', async () => {
+  const port = await listen(says('here'));
+  let asked = 0;
+  const lookup = (): Promise<string[]> => {
+    asked += 1;
+    return asked === 1 ? Promise.resolve(['127.0.0.1', '127.0.0.2']) : new Promise(() => undefined);
+  };
+  const client = clientOf(`http://replicas.test:${port}`, { lookup });
+  for (let round = 0; round < 4; round += 1) expect(await download(client)).toBe('here');
+});
+
 test('a body of which something was sent is not sent twice', async () => {
   let calls = 0;
   const breaks: RequestListener = (request) => {

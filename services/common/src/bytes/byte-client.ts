@@ -41,7 +41,8 @@ export class ByteClient {
   /** `origins` is like `http://host:port`, or several of them with commas between. */
   constructor(origins: string, { connect, lookup }: ByteClientOptions = {}) {
     const options: Pool.Options = {
-      connections: 128,
+      // None waits for another's end: as many as there are requests, which the gateway limits.
+      connections: null,
       connect: connect ?? { timeout: connectTimeoutMs },
       bodyTimeout: 60_000,
     };
@@ -51,8 +52,10 @@ export class ByteClient {
   uploader<I extends DescMessage, O extends DescMessage>(operation: UploadOperation<I, O>): Uploader<I, O> {
     return async (request, body, context) => {
       const answer = await this.#send(operation, headersOf(operation.input, request, context), body, context);
-      const bytes = new Uint8Array(await answer.body.arrayBuffer());
-      return fromBinary(operation.output, bytes);
+      const bytes = await answer.body.arrayBuffer().catch((error: unknown) => {
+        throw unavailable('Content can not be reached just now.', error);
+      });
+      return fromBinary(operation.output, new Uint8Array(bytes));
     };
   }
 
@@ -77,7 +80,8 @@ export class ByteClient {
       throw unavailable('Content can not be reached just now.', error);
     });
     if (answer.statusCode === 200) return answer;
-    throw remoteError(await answer.body.json());
+    // Not what a byte port says, or cut off: remoteError takes it for an outage.
+    throw remoteError(await answer.body.json().catch(() => null));
   }
 
   /** To the first address that takes it. */

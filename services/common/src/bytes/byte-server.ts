@@ -33,6 +33,8 @@ const serverOptions = {
   highWaterMark: socketBufferBytes,
   requestTimeout: 0,
   headersTimeout,
+  // A request message is in one: as long as the gateway takes headers from clients, in base64.
+  maxHeaderSize: 65_536,
   connectionsCheckingInterval: 5_000,
   keepAliveTimeout: 65_000,
 };

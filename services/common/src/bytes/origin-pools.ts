@@ -2,9 +2,12 @@ import { isIP } from 'node:net';
 import { Pool } from 'undici';
 import { lookupAll } from '../rpc/addresses.ts';
 import type { Lookup } from '../rpc/addresses.ts';
+import { withinWait } from '../within-wait.ts';
 
 /** How long an address that took no connection is used only where no other is left. */
 const avoidMs = 5_000;
+/** How long a request waits for a resolver that does not answer. */
+const patienceMs = { first: 5_000, again: 1_000 };
 /** How old the addresses of a name may be when they are used; asked again behind the back of requests. */
 const resolveMs = 2_000;
 
@@ -38,8 +41,16 @@ export class OriginPools {
    * nothing is left. Throws where no name can be resolved.
    */
   async next(failed: ReadonlySet<Pool>): Promise<Pool | null> {
-    if (this.#upstreams.size === 0) await this.#resolve();
-    else if (performance.now() - this.#resolvedAt > resolveMs) void this.#resolve().catch(() => undefined);
+    if (
+      this.#upstreams.size === 0 &&
+      (await withinWait(
+        this.#resolve().then(() => true),
+        patienceMs.first,
+      )) === null
+    ) {
+      throw new Error(`no address within ${patienceMs.first} ms`);
+    }
+    if (performance.now() - this.#resolvedAt > resolveMs) void this.#resolve().catch(() => undefined);
     const now = performance.now();
     const left = [...this.#upstreams.values()].filter(({ pool }) => !failed.has(pool));
     const working = left.filter(({ avoidUntil }) => avoidUntil <= now);
@@ -53,7 +64,10 @@ export class OriginPools {
     for (const upstream of this.#upstreams.values()) {
       if (upstream.pool === pool) upstream.avoidUntil = performance.now() + avoidMs;
     }
-    await this.#resolve().catch(() => undefined);
+    await withinWait(
+      this.#resolve().catch(() => undefined),
+      patienceMs.again,
+    );
   }
 
   /** Breaks off what is under way. */
