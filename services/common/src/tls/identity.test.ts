@@ -83,6 +83,16 @@ test('a certificate that names two services is nobody’s', () => {
   expect(seen(['x, DNS:gateway.stowage.internal'])).toBeNull();
 });
 
+test('a certificate that expires while a connection is open is nobody’s from then on', async () => {
+  const identity = identityOf('catalog', filesWith(authority.issue(['catalog.stowage.internal'])), logger);
+  identities.push(identity);
+  // Times in a certificate are whole seconds.
+  const validMs = { from: Date.now() - 60_000, to: Date.now() + 2_000 };
+  const peer = new X509Certificate(authority.issue(['upload.stowage.internal'], validMs).cert).toLegacyObject();
+  expect(identity.serviceOf(peer)).toBe('upload');
+  await until(async () => identity.serviceOf(peer) === null);
+});
+
 test('new files come into use, and broken ones leave what was there', async () => {
   const complaints: unknown[] = [];
   const listening = Object.assign(Object.create(logger), {

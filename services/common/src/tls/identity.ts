@@ -18,6 +18,12 @@ export interface TlsOptions {
   pollMs?: number;
 }
 
+/** Whom a certificate names, and until when. */
+interface Peer {
+  service: ServiceName | null;
+  validUntil: number;
+}
+
 const defaultPollMs = 5_000;
 /** Certificates of peers that are remembered: each is met by many calls. */
 const rememberedPeers = 256;
@@ -30,7 +36,7 @@ export class TlsIdentity {
   readonly #options: TlsOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #listeners = new Set<() => void>();
-  readonly #peers = new Map<string, ServiceName | null>();
+  readonly #peers = new Map<string, Peer>();
   #material: TlsMaterial;
   #complaint: string | null = null;
 
@@ -66,18 +72,24 @@ export class TlsIdentity {
     return new Error(`The certificate is not for ${this.nameOf(service)}.`);
   }
 
-  /** The one service that a certificate names, which the authority was found to vouch for; null for none. */
+  /**
+   * The one service that a certificate names, which the authority was found to vouch for; null for none, and once the
+   * certificate has expired: a connection may outlive it.
+   */
   serviceOf(certificate: PeerCertificate): ServiceName | null {
     const { fingerprint256: fingerprint } = certificate;
     if (fingerprint === undefined) return null;
-    const known = this.#peers.get(fingerprint);
-    if (known !== undefined) return known;
+    const peer = this.#peers.get(fingerprint) ?? this.#remember(fingerprint, certificate);
+    return Date.now() < peer.validUntil ? peer.service : null;
+  }
+
+  #remember(fingerprint: string, certificate: PeerCertificate): Peer {
     if (this.#peers.size >= rememberedPeers) this.#peers.clear();
     const parsed = new X509Certificate(certificate.raw);
     const named = serviceNames.filter((service) => isNamed(parsed, this.nameOf(service)));
-    const service = named.length === 1 ? (named[0] ?? null) : null;
-    this.#peers.set(fingerprint, service);
-    return service;
+    const peer = { service: named.length === 1 ? (named[0] ?? null) : null, validUntil: parsed.validToDate.getTime() };
+    this.#peers.set(fingerprint, peer);
+    return peer;
   }
 
   /** Looks at the files no more. */
