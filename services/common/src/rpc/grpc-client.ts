@@ -1,8 +1,7 @@
 import type { DescService, Message } from '@bufbuild/protobuf';
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import { Client as Channel, credentials, Metadata } from '@grpc/grpc-js';
-import type { ChannelIdentity } from '../tls/channel-identity.ts';
-import { PeerChannelCredentials } from '../tls/grpc-credentials.ts';
+import type { PeerChannelCredentials } from '../tls/grpc-credentials.ts';
 import { contextToHeaders } from './context.ts';
 import { clientFor, defaultTimeoutMs } from './contract.ts';
 import type { Client } from './contract.ts';
@@ -17,11 +16,10 @@ import { fromServiceError } from './wire-error.ts';
 export function openChannel(
   target: string,
   descriptors: readonly DescService[],
-  identity: ChannelIdentity | null,
+  peer: PeerChannelCredentials | null,
 ): Channel {
-  const channelCredentials = identity ? new PeerChannelCredentials(identity) : credentials.createInsecure();
-  return new Channel(target, channelCredentials, {
-    ...(identity ? { 'grpc.ssl_target_name_override': identity.tls.nameOf(identity.service) } : {}),
+  return new Channel(target, peer ?? credentials.createInsecure(), {
+    ...(peer ? { 'grpc.ssl_target_name_override': peer.serverName } : {}),
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     // A network that lost what was sent leaves a connection that seems to be there, for a quarter of an hour.

@@ -3,6 +3,7 @@ import { ByteClient } from '../bytes/byte-client.ts';
 import type { ByteService, Downloader, DownloadOperation, Uploader, UploadOperation } from '../bytes/operations.ts';
 import { StartupError } from '../runtime/run-process.ts';
 import type { ChannelIdentity } from '../tls/channel-identity.ts';
+import { PeerChannelCredentials } from '../tls/grpc-credentials.ts';
 import { peerConnector } from '../tls/peer-connector.ts';
 import type { TlsIdentity } from '../tls/identity.ts';
 import { serviceOf } from './connections.ts';
@@ -59,8 +60,9 @@ export class RemoteConnections implements Connections {
     if (known) return known;
     const descriptors: DescService[] = [];
     const identity = this.#identityFor(of);
+    const peer = identity && new PeerChannelCredentials(identity);
     // Opened by the first call: by then all clients are made, so the channel knows which of their calls it may retry.
-    const open = (target: string): ReturnType<typeof openChannel> => openChannel(target, descriptors, identity);
+    const open = (target: string): ReturnType<typeof openChannel> => openChannel(target, descriptors, peer);
     const made = { descriptors, channel: new ServiceChannel(this.#address(of).rpc, open) };
     this.#targets.set(of, made);
     return made;

@@ -22,14 +22,20 @@ export class PeerServerCredentials extends ServerCredentials {
 type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
 type Connector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 
-/** What a gRPC client shows, and asks of whoever answers. Each new connection is by the files as they are then. */
+/**
+ * What a gRPC client shows, and asks of whoever answers. Each new connection is by the files as they are then. One for all
+ * channels to a service: it follows the files for as long as the process lives.
+ */
 export class PeerChannelCredentials extends ChannelCredentials {
+  /** The name in the certificate of whoever answers. */
+  readonly serverName: string;
   readonly #check: NonNullable<Parameters<typeof ChannelCredentials.createFromSecureContext>[1]>;
   readonly #tls: TlsIdentity;
   #current: ChannelCredentials;
 
   constructor({ tls, service }: ChannelIdentity) {
     super();
+    this.serverName = tls.nameOf(service);
     this.#tls = tls;
     this.#check = { checkServerIdentity: (_host, certificate) => tls.wrongServer(service, certificate) };
     this.#current = this.#make();
