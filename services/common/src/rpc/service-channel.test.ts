@@ -28,11 +28,11 @@ async function listenAt(host: string, port: number, allowed: Promise<void> = Pro
 function clientOf(
   port: number,
   lookup: (name: string) => Promise<string[]>,
-  patienceMs?: number,
+  limits: { patienceMs?: number; idleMs?: number } = {},
 ): Client<typeof SystemService> {
   const channel = new ServiceChannel(`processes.test:${port}`, (target) => openChannel(target, [SystemService], null), {
     lookup,
-    ...(patienceMs === undefined ? {} : { patienceMs }),
+    ...limits,
   });
   stops.push(() => channel.close());
   return grpcClient(SystemService, channel);
@@ -78,10 +78,21 @@ test('a name that has no address is an outage, and one that has none for a while
 test('a resolver that does not answer is an outage in time', async () => {
   const port = await listenAt('127.0.0.1', 0);
   const answer = Promise.withResolvers<string[]>();
-  const client = clientOf(port, () => answer.promise, 100);
+  const client = clientOf(port, () => answer.promise, { patienceMs: 100 });
   await expect(client.check({}, context)).rejects.toMatchObject({ code: 'unavailable' });
   answer.resolve(['127.0.0.1']);
   await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.1' });
+});
+
+test('the first call after an idle time in which all processes were replaced finds the new one', async () => {
+  const port = await listenAt('127.0.0.1', 0);
+  let addresses = ['127.0.0.1'];
+  const client = clientOf(port, async () => addresses, { idleMs: 0 });
+  await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.1' });
+  await listenAt('127.0.0.2', port);
+  await stops.splice(0, 1)[0]?.();
+  addresses = ['127.0.0.2'];
+  await expect(client.check({}, context)).resolves.toMatchObject({ detail: '127.0.0.2' });
 });
 
 test('connections that are made anew lose no call', async () => {

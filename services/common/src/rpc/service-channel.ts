@@ -4,9 +4,13 @@ import type { Client as Channel } from '@grpc/grpc-js';
 import { unavailable } from '../errors.ts';
 import { lookupAll } from './addresses.ts';
 import type { Lookup } from './addresses.ts';
+import { withinWait } from '../within-wait.ts';
 
 /** How old the addresses of a name may be when a call is made; looked up again behind the back of calls. */
 const lookMs = 2_000;
+/** Older addresses than this may all be dead: the first call after so long an idle time waits for a look, but not long. */
+const usualIdleMs = 10_000;
+const idlePatienceMs = 1_000;
 /** How long the first call waits for addresses: a resolver that does not answer keeps asking for most of a minute. */
 const usualPatienceMs = 5_000;
 /** After how long connections are made anew, unless said otherwise: certificates that were replaced are out of use by then. */
@@ -33,6 +37,7 @@ export class ServiceChannel {
   readonly #lookup: Lookup;
   readonly #renewMs: number;
   readonly #patienceMs: number;
+  readonly #idleMs: number;
   #current: Opened | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
   #looking: Promise<void> | null = null;
@@ -46,7 +51,8 @@ export class ServiceChannel {
       lookup = lookupAll,
       renewMs = usualRenewMs,
       patienceMs = usualPatienceMs,
-    }: { lookup?: Lookup; renewMs?: number; patienceMs?: number } = {},
+      idleMs = usualIdleMs,
+    }: { lookup?: Lookup; renewMs?: number; patienceMs?: number; idleMs?: number } = {},
   ) {
     this.#target = target;
     this.#host = hostOf(target);
@@ -54,10 +60,12 @@ export class ServiceChannel {
     this.#lookup = lookup;
     this.#renewMs = renewMs;
     this.#patienceMs = patienceMs;
+    this.#idleMs = idleMs;
   }
 
   /** Makes a call over a channel that stays until it is over. Throws `unavailable` where the name has no address. */
   async use<T>(call: (channel: Channel) => Promise<T>): Promise<T> {
+    if (this.#current && performance.now() - this.#lookedAt > this.#idleMs) await this.#lookAfterIdling();
     const opened = this.#current ?? (await this.#firstLook());
     // Counted before another channel may take its place, which closes one that has no calls.
     opened.calls += 1;
@@ -70,7 +78,7 @@ export class ServiceChannel {
     }
   }
 
-  /** Breaks off what is under way. */
+  /** Takes no more calls; those under way end by themselves. */
   close(): void {
     this.#isClosed = true;
     this.#current?.channel.close();
@@ -87,6 +95,14 @@ export class ServiceChannel {
     }
     if (!this.#current) throw unavailable('The connections are closed.');
     return this.#current;
+  }
+
+  /** A name that can't be resolved just now keeps the addresses that it had. */
+  async #lookAfterIdling(): Promise<void> {
+    await withinWait(
+      this.#look().catch(() => undefined),
+      idlePatienceMs,
+    );
   }
 
   #lookAgain(): void {
