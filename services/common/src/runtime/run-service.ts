@@ -71,18 +71,22 @@ export async function runService<S extends Settings>(
     wake.start();
     lifecycle.onStop('wake-up connection', () => wake.close());
     const built = service.create(own, { common: settings, logger, database, connections, lifecycle, wake });
-    let started = false;
-    const stop = async (): Promise<void> => {
-      if (!started) return;
-      started = false;
-      await built.stop();
+    let starting = Promise.resolve(false);
+    let drained = false;
+    const drain = async (): Promise<void> => {
+      drained = true;
+      await built.drain?.();
     };
-    // After the ports: what they took is answered first.
-    lifecycle.onStop(service.name, stop);
+    // After the ports: what they took is answered first. A start that is under way is waited for, and undone.
+    lifecycle.onStop(service.name, async () => {
+      if (!(await starting.catch(() => false))) return;
+      if (!drained) await drain();
+      await built.stop();
+    });
     await serve(built, { settings, lifecycle, logger, tls });
-    started = await startWhenPossible(built, lifecycle, logger);
-    if (lifecycle.state !== 'starting') return stop();
-    lifecycle.onDrain(service.name, async () => built.drain?.());
+    starting = startWhenPossible(built, lifecycle, logger);
+    if (!(await starting) || lifecycle.state !== 'starting') return;
+    lifecycle.onDrain(service.name, drain);
     logger.info('Started.');
   });
 }
