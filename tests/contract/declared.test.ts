@@ -191,6 +191,8 @@ backends:
     ['backends: [{name: a, type: ftp, config: {}}]', /backends\[0\]\.type: must be one of local_directory, s3, webdav/],
     ['policies: [{file_class: a, backends: b, replicas: 0}]', /policies\[0\]\.backends: must be a list/],
     ['backends: {', /is no YAML at character/],
+    ['backends: *canary-of-a-secret', /has an alias .* that stands for nothing/],
+    ['backends: !canary-of-a-secret []', /is no YAML at character/],
     ['[]', /the file: must be an object/],
     ['backends: [{name: a, type: s3, config: {}}, {name: a, type: s3, config: {}}]', /\[1\]\.name: is declared twice/],
   ])('as %s is refused before anything is done', async (text, wanted) => {

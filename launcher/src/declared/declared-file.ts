@@ -41,12 +41,13 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Parses YAML, of which JSON is a part. An empty file declares nothing. Throws DeclaredFileError with all mistakes. */
 export function parseDeclared(text: string): Declared {
   const document = parseDocument(text, { uniqueKeys: true, prettyErrors: false });
-  if (document.errors.length > 0) {
-    throw new DeclaredFileError(document.errors.map(({ code, pos }) => `is no YAML at character ${pos[0]}: ${code}`));
+  // What is only warned of would be read as something else than it says, as a value that begins with an exclamation mark.
+  const faults = [...document.errors, ...document.warnings];
+  if (faults.length > 0) {
+    throw new DeclaredFileError(faults.map(({ code, pos }) => `is no YAML at character ${pos[0]}: ${code}`));
   }
   const mistakes: string[] = [];
-  // Few aliases, so that a small file can't become a huge one.
-  const root = new Reader('', fieldsOf(document.toJS({ maxAliasCount: 100 }) ?? {}), mistakes);
+  const root = new Reader('', fieldsOf(valueOf(document) ?? {}), mistakes);
   const declared = {
     backends: root.items('backends').map(backendOf),
     policies: root.items('policies').map(policyOf),
@@ -69,6 +70,17 @@ export function parseDeclared(text: string): Declared {
   }
   if (mistakes.length > 0) throw new DeclaredFileError(mistakes);
   return declared;
+}
+
+/** Few aliases, so that a small file can't become a huge one. The message of one that stands for nothing would quote it. */
+function valueOf(document: ReturnType<typeof parseDocument>): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch {
+    throw new DeclaredFileError([
+      'has an alias (*…) that stands for nothing, or too many: put values that begin with * in quotes',
+    ]);
+  }
 }
 
 function backendOf(reader: Reader): DeclaredBackend {

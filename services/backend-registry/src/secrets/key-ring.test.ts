@@ -78,6 +78,7 @@ describe('STOWAGE_SECRET_KEYS', () => {
   test.each([
     ['nothing', ','],
     ['no id', encoded],
+    ['hex and no id', randomBytes(32).toString('hex')],
     ['an empty id', `:${encoded}`],
     ['an id with a space', `a b:${encoded}`],
     ['a key that is too short', `a:${randomBytes(31).toString('base64')}`],

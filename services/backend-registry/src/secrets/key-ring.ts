@@ -99,22 +99,24 @@ export function parseSecretKeys(text: string): SecretKey[] {
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
-    .map(parseSecretKey);
+    .map((item, index) => parseSecretKey(item, `key ${index + 1}`));
   if (keys.length === 0) throw new Error('must hold a key as id:base64');
   if (new Set(keys.map(({ id }) => id)).size < keys.length) throw new Error('must not hold two keys of one id');
   return keys;
 }
 
-/** Parses `id:base64` of 32 bytes. */
-export function parseSecretKey(item: string): SecretKey {
+/**
+ * Parses `id:base64` of 32 bytes. The messages of its errors call it `name`, as what stands for an id may be a key.
+ */
+export function parseSecretKey(item: string, name = 'the key'): SecretKey {
   const [id = '', encoded = '', ...rest] = item.split(':');
   if (rest.length > 0 || !keyIdPattern.test(id)) {
     throw new Error('must hold keys as id:base64, where an id is 1 to 64 letters, digits and ._-');
   }
   const key = Buffer.from(encoded, 'base64');
   if (!/^[A-Za-z0-9+/]+={0,2}$/.test(encoded) || key.length !== keyBytes) {
-    throw new Error(`must hold ${keyBytes} bytes in base64 for the key "${id}": try openssl rand -base64 32`);
+    throw new Error(`must hold ${keyBytes} bytes in base64 after the id of ${name}: try openssl rand -base64 32`);
   }
-  if (new Set(key).size < 8) throw new Error(`holds no random bytes for the key "${id}": try openssl rand -base64 32`);
+  if (new Set(key).size < 8) throw new Error(`holds no random bytes for ${name}: try openssl rand -base64 32`);
   return { id, key };
 }
