@@ -43,11 +43,14 @@ export class WatchedSecrets implements ReferencedSecrets {
     this.#pauses = pauses;
   }
 
-  /** From now on all are watched; null says that there is no cluster. `onChange` hears of each one whose values changed. */
+  /**
+   * From now on all are watched, once; null says that there is no cluster. `onChange` hears of each one whose values
+   * changed.
+   */
   start(api: SecretApi | null, onChange: (name: string) => void): void {
     this.#hasCluster = api !== null;
     this.#onChange = onChange;
-    if (api) this.#running = [...this.#allowed].map((name) => this.#follow(api, name));
+    if (api && this.#running.length === 0) this.#running = [...this.#allowed].map((name) => this.#follow(api, name));
   }
 
   async stop(): Promise<void> {
