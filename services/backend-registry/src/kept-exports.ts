@@ -14,7 +14,7 @@ export async function writeKeptExport(
   requireExportKey(key);
   const store = await backends.recheck(backendId);
   await store.write(key, { size: byteCount(size), sha256 }, body, signal);
-  await backends.confirm(backendId);
+  await backends.confirm(backendId, store);
 }
 
 /** The bytes of a kept export. Errors as ReadKeptRequest says. */

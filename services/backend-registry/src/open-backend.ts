@@ -106,12 +106,15 @@ export class OpenBackends {
   }
 
   /**
-   * Throws `unavailable` unless a backend's marker is right now: so that what was just written there lies on this backend,
-   * not on a disk that was put in its place since the marker was last looked at.
+   * Throws `unavailable` unless `store` is still where the backend lies, and bears its marker now: so that what was just
+   * written there lies on this backend, not on a disk that was put in its place, or at a place that it was moved away
+   * from, since the marker was last looked at.
    */
-  async confirm(backendId: string): Promise<void> {
+  async confirm(backendId: string, store: BlobStore): Promise<void> {
     const opened = this.#opened.get(backendId);
-    if (opened && (await opened.identity.run()) === backendId) return;
+    if (opened?.store === store && (await opened.identity.run()) === backendId) {
+      if (opened.believedUntil > performance.now() || (await this.recheck(backendId)) === store) return;
+    }
     this.#disbelieve(backendId);
     await this.recheck(backendId);
     throw unavailable('The place of the backend was another one meanwhile.');

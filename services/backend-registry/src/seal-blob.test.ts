@@ -5,6 +5,7 @@ import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
+import { unavailable } from '@stowage/common/errors';
 import { newId } from '@stowage/common/ids';
 import { createLogger } from '@stowage/common/runtime/logger';
 import { ContentDigest } from './content-digest.ts';
@@ -105,6 +106,24 @@ describe('sealing', () => {
     const overtaken = sealsOver(overtakenBy(() => sealsOver(elsewhere).seal(asked, 10_000)));
     const refused = overtaken.seal({ ...asked, sha256: randomBytes(32) }, 10_000);
     await expect(refused).rejects.toMatchObject({ code: 'checksum_mismatch', members: { sealed: true } });
+  });
+
+  test('content that was moved, but maybe not for good, is sealed once more or refused', async () => {
+    const content = randomBytes(1_000);
+    for (const settles of [true, false]) {
+      const asked = request(await staged(content), content);
+      let seals = 0;
+      const seal: AppendableStore['seal'] = async (...sealing) => {
+        seals += 1;
+        if (seals > 1 && settles) return store.seal(...sealing);
+        if (seals === 1) await store.seal(...sealing);
+        throw unavailable('The folder can not be made durable.');
+      };
+      const failing = sealsOver(instead(store, { seal }));
+      if (settles) expect(await failing.seal(asked, 10_000)).toEqual(factsOf(content));
+      else await refuses(failing.seal(asked, 10_000), 'unavailable');
+      expect(seals).toBe(2);
+    }
   });
 
   test('gives sha256, sums and head, and the blob lies at its key', async () => {
@@ -282,6 +301,11 @@ function behind(store: AppendableStore, gate: Promise<void>): AppendableStore {
       await gate;
       await check(content, signal);
     });
+  return instead(store, { seal });
+}
+
+/** A store with another way to seal. */
+function instead(store: AppendableStore, { seal }: Pick<AppendableStore, 'seal'>): AppendableStore {
   return new Proxy(store, {
     get: (target, property) => {
       if (property === 'seal') return seal;

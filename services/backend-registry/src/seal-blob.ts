@@ -91,11 +91,12 @@ export class Seals {
   }
 
   async #run(key: string, request: SealRequest): Promise<ContentFacts> {
-    const facts = await this.#backends.useAppendable(request.backendId, async (store) => {
-      return (await this.#remembered(store, key, request)) ?? (await this.#sealIn(store, key, request));
+    const { store, facts } = await this.#backends.useAppendable(request.backendId, async (used) => {
+      const found = (await this.#remembered(used, key, request)) ?? (await this.#sealIn(used, key, request));
+      return { store: used, facts: found };
     });
     requireFacts(facts, request, true);
-    await this.#backends.confirm(request.backendId);
+    await this.#backends.confirm(request.backendId, store);
     this.#results.set(`${key}/${request.blobId}`, facts);
     this.#digests.forget(key);
     return facts;
@@ -111,18 +112,21 @@ export class Seals {
 
   async #sealIn(store: AppendableStore, key: string, request: SealRequest): Promise<ContentFacts> {
     let facts: ContentFacts | null = null;
-    const sealing = store.seal(request.stagedId, blobKey(request.blobId), async (content, discarded) => {
-      requireSize(content.size, request);
-      const digest = await this.#digestOf(content, key, discarded);
-      facts = digest.facts();
-      requireFacts(facts, request, false);
-    });
+    const seal = (): Promise<boolean> =>
+      store.seal(request.stagedId, blobKey(request.blobId), async (content, discarded) => {
+        requireSize(content.size, request);
+        const digest = await this.#digestOf(content, key, discarded);
+        facts = digest.facts();
+        requireFacts(facts, request, false);
+      });
     try {
-      await sealing;
+      await seal();
     } catch (error) {
       // Another process may have sealed it from under this one.
       const found = await store.stat(blobKey(request.blobId)).catch(() => null);
       if (found?.size !== request.size) throw error;
+      // That it can be seen does not make it durable: sealing once more does, or fails.
+      await seal();
       return this.#factsOfSealed(store, request);
     }
     return facts ?? this.#factsOfSealed(store, request);

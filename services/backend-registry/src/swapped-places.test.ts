@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
-import { mkdir, rename } from 'node:fs/promises';
+import { cp, mkdir, rename } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { newId } from '@stowage/common/ids';
 import { VerifyResult } from '@stowage/proto/stowage/backend_registry/v1/blob';
@@ -14,6 +14,27 @@ beforeAll(async () => {
   registry = await startTestRegistry();
 });
 afterAll(() => registry.close());
+
+test('what was written where a backend lay before it was moved is never acknowledged', async () => {
+  const replica = registry.replica();
+  await replica.setUp();
+  const home = (await registry.rows())[0]?.id ?? '';
+  const before = await replica.stores.open(home);
+  await expect(replica.stores.confirm(home, before)).resolves.toBeUndefined();
+  const moved = `${registry.root}-moved`;
+  await cp(registry.root, moved, { recursive: true });
+  const place = async (root: string): Promise<void> => {
+    const config = JSON.stringify({ root_path: root });
+    await registry.admin.query('update registry.backends set config = $1 where id = $2', [config, home]);
+    replica.stores.doubt(home);
+  };
+  await place(moved);
+  await refuses(replica.stores.confirm(home, before), 'unavailable');
+  await refuses(replica.stores.confirm(home, before), 'unavailable');
+  await place(registry.root);
+  const again = await replica.stores.open(home);
+  await expect(replica.stores.confirm(home, again)).resolves.toBeUndefined();
+});
 
 test('what was written to a disk that was put in the place of a backend a moment ago is never acknowledged', async () => {
   const replica = registry.replica();

@@ -133,6 +133,18 @@ describe('a local directory', () => {
       expect(await other.stagedOffset(id)).toBe(6);
     });
 
+    test('what the other seals between the look at it and its move is sealed, by the other', async () => {
+      const made = newId();
+      await store.createStaged(made);
+      await append(store, made, 0, Buffer.from('abc'));
+      const key = blobKey(newId());
+      const elsewhere = await LocalDirectory.open(root);
+      const late = store.seal(made, key, async () => {
+        expect(await elsewhere.seal(made, key, async () => undefined)).toBe(true);
+      });
+      expect(await late).toBe(false);
+    });
+
     test('what a crash of the other left unchecked does not count when this one seals', async () => {
       const made = newId();
       await append(store, made, 0, 'abc', { create: true, limit: 6 });

@@ -9,6 +9,7 @@ import { BlobStream } from './blob-stream.ts';
 import { appendToFile } from './local-append.ts';
 import {
   directoryInside,
+  hasCode,
   openRegular,
   removeDurably,
   SharedSync,
@@ -113,7 +114,7 @@ export class LocalStaging {
         const folder = await target.makeFolder();
         if (!plain) await removeHalfLimit(staging, id);
         claim.signal.throwIfAborted();
-        await rename(path.join(staging, id), path.join(folder, target.name));
+        if (!(await moved(path.join(staging, id), path.join(folder, target.name)))) return false;
         // A journal keeps both ends of a rename together.
         await syncDirectory(folder);
         return true;
@@ -213,5 +214,16 @@ export class LocalStaging {
     const directory = await directoryInside(this.#root, stagingFolder);
     if (directory === null) throw unavailable('The folders of this backend are missing: is its disk mounted?');
     return directory;
+  }
+}
+
+/** Renames; false where there is nothing to rename, as another process did. */
+async function moved(from: string, to: string): Promise<boolean> {
+  try {
+    await rename(from, to);
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false;
+    throw error;
   }
 }
