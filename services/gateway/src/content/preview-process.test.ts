@@ -52,7 +52,7 @@ async function gone(pid: number): Promise<boolean> {
 }
 
 async function pidOf(one: ImagePreviewer): Promise<number> {
-  await one.makeWebp(small, 64, never);
+  await one.makeWebp(async () => small, 64, never);
   if (one.childPid === undefined) throw new Error('no child');
   return one.childPid;
 }
@@ -61,14 +61,14 @@ describe('what takes too much', () => {
   test('memory is refused, and the next picture is made', async () => {
     const one = previewer({ memoryBytes: 150 * 2 ** 20 });
     const pid = await pidOf(one);
-    await expect(one.makeWebp(hog, 64, never)).rejects.toEqual(tooMuch);
+    await expect(one.makeWebp(async () => hog, 64, never)).rejects.toEqual(tooMuch);
     expect(await gone(pid)).toBe(true);
     expect(await pidOf(one)).not.toBe(pid);
   });
 
   test('time is refused, and the child is gone', async () => {
     const one = previewer({ timeoutMs: 1 });
-    const refused = expect(one.makeWebp(hog, 64, never)).rejects.toEqual(tooMuch);
+    const refused = expect(one.makeWebp(async () => hog, 64, never)).rejects.toEqual(tooMuch);
     await sleep(1);
     const pid = one.childPid ?? 0;
     expect(isAlive(pid)).toBe(true);
@@ -81,35 +81,50 @@ describe('what takes too much', () => {
 describe('its callers', () => {
   test('wait in a bounded line', async () => {
     const one = previewer({ queue: 2 });
-    const calls = Array.from({ length: 5 }, () => one.makeWebp(small, 64, never));
+    const calls = Array.from({ length: 5 }, () => one.makeWebp(async () => small, 64, never));
     const refused = calls.slice(3).map((call) => expect(call).rejects.toEqual(unavailable));
     await Promise.all(refused);
     await expect(Promise.all(calls.slice(0, 3))).resolves.toHaveLength(3);
+  });
+
+  test('have their pictures read one at a time, and only when it is their turn', async () => {
+    const one = previewer({ queue: 2 });
+    let [reading, most] = [0, 0];
+    const load = async (): Promise<Buffer> => {
+      reading += 1;
+      most = Math.max(most, reading);
+      await sleep(5);
+      reading -= 1;
+      return small;
+    };
+    const calls = await Promise.allSettled(Array.from({ length: 6 }, () => one.makeWebp(load, 64, never)));
+    expect(calls.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
+    expect(most).toBe(1);
   });
 
   test('get their own picture each', async () => {
     const sizes = [10, 20, 30, 40, 50];
     const pictures = await Promise.all(sizes.map((size) => square(size).toBuffer()));
     const one = previewer();
-    const made = await Promise.all(pictures.map((picture) => one.makeWebp(picture, 64, never)));
+    const made = await Promise.all(pictures.map((picture) => one.makeWebp(async () => picture, 64, never)));
     expect(await Promise.all(made.map(async (webp) => (await sharp(webp).metadata()).width))).toEqual(sizes);
   });
 
   test('may leave the line', async () => {
     const one = previewer({ queue: 1 });
     const gaveUp = new AbortController();
-    const first = one.makeWebp(small, 64, never);
-    const second = one.makeWebp(small, 64, gaveUp.signal);
+    const first = one.makeWebp(async () => small, 64, never);
+    const second = one.makeWebp(async () => small, 64, gaveUp.signal);
     gaveUp.abort(new Error('gave up'));
     await expect(second).rejects.toThrow('gave up');
-    await expect(Promise.all([first, one.makeWebp(small, 64, never)])).resolves.toHaveLength(2);
+    await expect(Promise.all([first, one.makeWebp(async () => small, 64, never)])).resolves.toHaveLength(2);
   });
 
   test('may give up while it works, which ends the child', async () => {
     const one = previewer();
     const pid = await pidOf(one);
     const gaveUp = new AbortController();
-    const running = one.makeWebp(hog, 64, gaveUp.signal);
+    const running = one.makeWebp(async () => hog, 64, gaveUp.signal);
     const refused = expect(running).rejects.toThrow('gave up');
     await sleep(30);
     gaveUp.abort(new Error('gave up'));
@@ -121,13 +136,13 @@ describe('its callers', () => {
   test('are told when it is closed', async () => {
     const one = previewer();
     const pid = await pidOf(one);
-    const calls = [one.makeWebp(hog, 64, never), one.makeWebp(hog, 64, never)];
+    const calls = [one.makeWebp(async () => hog, 64, never), one.makeWebp(async () => hog, 64, never)];
     const refused = Promise.all(calls.map((call) => expect(call).rejects.toEqual(unavailable)));
     await sleep(30);
     await one.close();
     await refused;
     expect(isAlive(pid)).toBe(false);
-    await expect(one.makeWebp(hog, 64, never)).rejects.toEqual(unavailable);
+    await expect(one.makeWebp(async () => hog, 64, never)).rejects.toEqual(unavailable);
   });
 });
 
@@ -162,7 +177,7 @@ describe('its child', () => {
       import { ImagePreviewer } from ${JSON.stringify(new URL('./preview-process.ts', import.meta.url))};
       const previewer = new ImagePreviewer(${JSON.stringify(usual)});
       const png = Buffer.from('${small.toString('base64')}', 'base64');
-      await previewer.makeWebp(png, 64, new AbortController().signal);
+      await previewer.makeWebp(async () => png, 64, new AbortController().signal);
       process.stdout.write(String(previewer.childPid));
       ${end === 'is killed' ? 'setInterval(() => undefined, 1000);' : ''}`;
     const args = ['--disable-warning=ExperimentalWarning', '--input-type=module', '-e', program];

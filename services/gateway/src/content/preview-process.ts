@@ -52,11 +52,11 @@ export class ImagePreviewer {
 
   /**
    * A WebP of the picture's first page, upright, without metadata, neither side longer than `size` pixels (64–2048,
-   * checked by the caller) and never larger than the original.
+   * checked by the caller) and never larger than the original. `load` gives the picture, once it is its turn.
    * @throws AppError `unprocessable` for what cannot be read or takes too much, `unavailable` when the queue is full,
-   *   the child does not start or the previewer is closed; the signal's reason when it is aborted.
+   *   the child does not start or the previewer is closed; the signal's reason when it is aborted; what `load` throws.
    */
-  async makeWebp(image: Buffer, size: number, signal: AbortSignal): Promise<Buffer> {
+  async makeWebp(load: () => Promise<Buffer>, size: number, signal: AbortSignal): Promise<Buffer> {
     signal.throwIfAborted();
     this.#refuseWhenClosed();
     const turn = await this.#line.takeTurn(signal);
@@ -65,6 +65,7 @@ export class ImagePreviewer {
     if (turn === 'full') throw unavailable('Too many previews are being made just now.');
     try {
       clearTimeout(this.#idle);
+      const image = await load();
       let outcome = await this.#attempt({ image, size }, signal);
       // A child that was already dying when it was asked says nothing about the picture.
       if (outcome === 'died') outcome = await this.#attempt({ image, size }, signal);

@@ -55,6 +55,7 @@ async function imageOf(
   context: CallContext,
 ): Promise<Buffer> {
   if (source.size > imageBytes) throw new AppError('unprocessable', 'The picture is too large for a preview.');
-  const image = await readWhole(dependencies, source, source.size, context);
-  return dependencies.previewer.makeWebp(image, size, context.signal);
+  // Read when its turn has come: those that wait are not in memory.
+  const load = (): Promise<Buffer> => readWhole(dependencies, source, source.size, context);
+  return dependencies.previewer.makeWebp(load, size, context.signal);
 }
