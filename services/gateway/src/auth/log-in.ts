@@ -28,20 +28,41 @@ export async function logIn(
 ): Promise<LogIn> {
   const { username, password, address } = credentials;
   await countAttempt(db, username, address, settings);
-  const row = await findUser(db, username);
-  const { right, outdated } = await verifyPassword(password, row?.password_hash ?? (await dummyHash));
-  if (!row || !right || row.disabled)
-    throw new AppError('invalid_credentials', 'The user name or the password is wrong.');
+  // Once more where the hash was changed meanwhile: to a new password, or by another login that made it anew.
+  const entered = (await enter(db, credentials, settings)) ?? (await enter(db, credentials, settings));
+  if (!entered) throw wrong();
+  const { session, row, outdated } = entered;
   await forgiveAttempt(db, username, address);
   if (outdated) await rehash(db, row.id, row.password_hash, password);
-  const session = await createSession(db, row.id, settings);
   return { ...session, user: toUser(row) };
 }
 
-async function findUser(
+type UserRow = Selectable<Tables['identity.users']>;
+
+interface Entered {
+  session: Omit<LogIn, 'user'>;
+  row: UserRow;
+  outdated: boolean;
+}
+
+/** Null where the user changed between the look at the password and the session. */
+async function enter(
   db: Kysely<Tables>,
-  username: string,
-): Promise<Selectable<Tables['identity.users']> | undefined> {
+  { username, password }: { username: string; password: string },
+  settings: GatewaySettings,
+): Promise<Entered | null> {
+  const row = await findUser(db, username);
+  const { right, outdated } = await verifyPassword(password, row?.password_hash ?? (await dummyHash));
+  if (!row || !right || row.disabled) throw wrong();
+  const session = await createSession(db, { userId: row.id, passwordHash: row.password_hash }, settings);
+  return session && { session, row, outdated };
+}
+
+function wrong(): AppError {
+  return new AppError('invalid_credentials', 'The user name or the password is wrong.');
+}
+
+async function findUser(db: Kysely<Tables>, username: string): Promise<UserRow | undefined> {
   // PostgreSQL takes no NUL in a text, and no user has one in the name.
   if (username.includes('\u0000')) return undefined;
   return query(() => db.selectFrom('identity.users').selectAll().where('username', '=', username).executeTakeFirst());

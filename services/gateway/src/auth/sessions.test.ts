@@ -38,12 +38,29 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
+async function open(): Promise<{ token: string; expiresAt: Date; livesMs: number }> {
+  const session = await createSession(db, { userId, passwordHash: 'none' }, limits);
+  if (!session) throw new Error('the user was changed');
+  return session;
+}
+
+test.each([{ password_hash: 'another' }, { disabled: true }])(
+  'a login that began before its user was changed (%j) makes no session',
+  async (change) => {
+    const trx = await db.startTransaction().execute();
+    await trx.updateTable('identity.users').set(change).where('id', '=', userId).execute();
+    const waiting = createSession(db, { userId, passwordHash: 'none' }, limits);
+    await trx.commit().execute();
+    expect(await waiting).toBeNull();
+  },
+);
+
 describe.each([60, -60])('On a machine whose clock is %d minutes wrong', (minutes) => {
   test('a login ends no live session, and sessions live as long as the database says', async () => {
     const right = Date.now();
-    const { token } = await createSession(db, userId, limits);
+    const { token } = await open();
     jest.spyOn(Date, 'now').mockReturnValue(right + minutes * minute);
-    const later = await createSession(db, userId, limits);
+    const later = await open();
     for (const live of [token, later.token]) {
       const { expiresAt } = await findSession({ db, reads: db }, live, limits);
       expect(Math.abs(expiresAt.getTime() - right - limits.sessionTtlMs)).toBeLessThan(minute);
@@ -53,7 +70,7 @@ describe.each([60, -60])('On a machine whose clock is %d minutes wrong', (minute
   });
 
   test('a session that was not used for too long is ended by the next login, and found no more', async () => {
-    const { token } = await createSession(db, userId, limits);
+    const { token } = await open();
     await db
       .updateTable('identity.sessions')
       .set({ last_used_at: new Date(Date.now() - 31 * minute) })
@@ -61,7 +78,7 @@ describe.each([60, -60])('On a machine whose clock is %d minutes wrong', (minute
       .execute();
     jest.spyOn(Date, 'now').mockReturnValue(Date.now() + minutes * minute);
     await expect(findSession({ db, reads: db }, token, limits)).rejects.toMatchObject({ code: 'unauthenticated' });
-    await createSession(db, userId, limits);
+    await open();
     const rows = await db.selectFrom('identity.sessions').select('id').where('user_id', '=', userId).execute();
     expect(rows).toHaveLength(1);
   });

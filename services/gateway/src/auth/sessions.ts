@@ -44,14 +44,15 @@ interface SessionRow {
 const tokenPattern = /^stw_[A-Za-z0-9_-]{43}$/;
 
 /**
- * Makes a session, which lives `livesMs` from now on unless it is used; the token is given once and kept only as a hash.
- * Expired sessions of the user go with it. Times are the database's, whatever the clock here says.
+ * Makes a session for a user whose password still is the one that was checked; null where it was changed meanwhile, or the
+ * user disabled: whoever did that ended all sessions, and none may come after. It lives `livesMs` from now on unless it is used; the
+ * token is given once and kept only as a hash. Expired sessions of the user go with it. Times are the database's, whatever the clock here says.
  */
 export async function createSession(
   db: Kysely<Tables>,
-  userId: string,
+  { userId, passwordHash }: { userId: string; passwordHash: string },
   limits: SessionLimits,
-): Promise<{ token: string; expiresAt: Date; livesMs: number }> {
+): Promise<{ token: string; expiresAt: Date; livesMs: number } | null> {
   const token = `stw_${randomBytes(32).toString('base64url')}`;
   const livesMs = Math.min(limits.sessionTtlMs, limits.sessionMaxMs);
   return query(async () => {
@@ -65,12 +66,13 @@ export async function createSession(
         ]),
       )
       .execute();
-    const made = await db
-      .insertInto('identity.sessions')
-      .values({ id: newId(), token_hash: hashOf(token), user_id: userId })
-      .returning('created_at')
-      .executeTakeFirstOrThrow();
-    return { token, expiresAt: new Date(made.created_at.getTime() + livesMs), livesMs };
+    const { rows } = await sql<{ created_at: Date }>`
+      insert into identity.sessions (id, token_hash, user_id)
+      select ${newId()}::uuid, ${hashOf(token)}, u.id from identity.users u
+      where u.id = ${userId} and u.password_hash = ${passwordHash} and not u.disabled for share
+      returning created_at`.execute(db);
+    const [made] = rows;
+    return made ? { token, expiresAt: new Date(made.created_at.getTime() + livesMs), livesMs } : null;
   });
 }
 
