@@ -5,7 +5,7 @@ import type { GetContentResponse } from '@stowage/proto/stowage/catalog/v1/conte
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppDependencies } from '../app-types.ts';
 import { contextOf } from '../http/call-context.ts';
-import { allSent, write } from '../http/outgoing.ts';
+import { allSent, beginAnswer, write } from '../http/outgoing.ts';
 import { recordSent } from '../http/request-metrics.ts';
 import { present } from '../routes/nodes.ts';
 import { contentHeaders } from './content-headers.ts';
@@ -92,10 +92,7 @@ async function sendBytes(
   const pieces = readVerified(dependencies, source, range, context);
   const first = range.end > range.start ? await pieces.next() : { done: true as const, value: undefined };
   // Only now: a problem in place of the content must not bear the headers of the content.
-  const headers = Object.entries(reply.headers(head.headers).getHeaders()).filter((entry) => entry[1] !== undefined);
-  reply.hijack();
-  const response = reply.raw;
-  response.writeHead(head.status, Object.fromEntries(headers));
+  const response = beginAnswer(reply, head.status, head.headers);
   try {
     for (let piece = first; !piece.done; piece = await pieces.next()) {
       recordSent(piece.value.length);

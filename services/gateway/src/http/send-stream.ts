@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Readable } from 'node:stream';
-import { allSent, write } from './outgoing.ts';
+import { allSent, beginAnswer, write } from './outgoing.ts';
 
 /**
  * Answers 200 with a stream that has begun, with back-pressure. What breaks it breaks the connection, so that nobody takes a
@@ -12,10 +12,7 @@ export async function sendStream(
   body: Readable,
   signal: AbortSignal,
 ): Promise<void> {
-  const all = Object.entries(reply.headers(headers).getHeaders()).filter((entry) => entry[1] !== undefined);
-  reply.hijack();
-  const response = reply.raw;
-  response.writeHead(200, Object.fromEntries(all));
+  const response = beginAnswer(reply, 200, headers);
   try {
     for await (const bytes of body) await write(response, bytes, signal);
     await allSent(response, signal);

@@ -7,6 +7,13 @@ import type { Socket } from 'node:net';
 import type { GatewaySettings } from '../settings.ts';
 import { problemOf } from './problem.ts';
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Whether the answer to a request is the last one on its connection. */
+    isGoingAway(request: FastifyRequest): boolean;
+  }
+}
+
 const requestIdPattern = /^[A-Za-z0-9._-]{1,128}$/;
 
 /** The client's X-Request-Id where it is well-formed, else a new one. */
@@ -31,9 +38,10 @@ export function addCommonHeaders(app: FastifyInstance, publicUrl: string | null)
 
 /** While the process drains its clients are told to come by new connections, which lead to another one. */
 export function addGoingAway(app: FastifyInstance, isDraining: () => boolean): void {
+  // A body of which something is still to come would be cut off.
+  app.decorate('isGoingAway', (request: FastifyRequest) => isDraining() && request.raw.complete);
   app.addHook('onSend', async (request, reply) => {
-    // A body of which something is still to come would be cut off.
-    if (isDraining() && request.raw.complete) void reply.header('connection', 'close');
+    if (app.isGoingAway(request)) void reply.header('connection', 'close');
   });
 }
 
