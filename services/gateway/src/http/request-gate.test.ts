@@ -100,6 +100,27 @@ test('those beyond the queue are told at once to come back', async () => {
   expect(paths()).toEqual(['/1', '/2']);
 });
 
+test('those whose wait is over are told so, though nobody made room', async () => {
+  await fill();
+  const { answer } = await sendWaiting('/3');
+  expect((await answer).statusCode).toBe(503);
+  expect(paths()).toEqual(['/1', '/2']);
+});
+
+test('those that went away while they waited make room for others', async () => {
+  await fill();
+  const gone = await sendWaiting('/3');
+  gone.cut();
+  // Its place is free as soon as the end of its connection was seen: until then others are told to come back.
+  for (let status: number | undefined = 503; status === 503;) {
+    const sent = await sendWaiting('/4');
+    const early = new Promise<null>((resolve) => setTimeout(() => resolve(null), 50));
+    status = (await Promise.race([sent.answer, early]))?.statusCode;
+  }
+  finish('/1');
+  await until(() => paths().includes('/4'));
+});
+
 test('probes pass', async () => {
   await fill();
   await sendWaiting('/3');

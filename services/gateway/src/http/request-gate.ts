@@ -64,12 +64,24 @@ export class RequestGate {
     this.#count += 1;
   }
 
+  /** Until it is its turn, its time is over, or its client is gone. */
   #wait(handler: RequestListener, request: IncomingMessage, response: ServerResponse): void {
-    const since = performance.now();
-    this.#waiting.push(() => {
-      if (performance.now() - since > this.#limits.waitMs) refuse(request, response);
-      else this.#start(handler, request, response);
-    });
+    const end = (): void => {
+      clearTimeout(timer);
+      response.off('close', end);
+      const place = this.#waiting.indexOf(begin);
+      if (place >= 0) this.#waiting.splice(place, 1);
+    };
+    const begin = (): void => {
+      end();
+      this.#start(handler, request, response);
+    };
+    const timer = setTimeout(() => {
+      end();
+      refuse(request, response);
+    }, this.#limits.waitMs);
+    response.once('close', end);
+    this.#waiting.push(begin);
   }
 
   #start(handler: RequestListener, request: IncomingMessage, response: ServerResponse): void {
