@@ -145,7 +145,9 @@ async function declareLength(
 ): Promise<bigint | null> {
   const known = lengthOf(upload);
   const wanted = request.length;
-  if (known !== null || wanted === undefined) return known;
+  if (known !== null) return known;
+  // Another writer may have declared it since the upload was read, before this one had the lease.
+  if (wanted === undefined) return lengthOf(await findUpload(parts.reads, upload.id, context));
   const offset = await stagedOffset(parts, upload, context);
   if (offset === null) throw contentLost();
   // A request that is refused declares nothing.

@@ -6,7 +6,7 @@ import type { CallContext } from '@stowage/common/rpc/context';
 import { OnConflict } from '@stowage/proto/stowage/catalog/v1/node';
 import { UploadState, UploadStateSchema } from '@stowage/proto/stowage/upload/v1/upload';
 import type { FinalizeUploadResponse, UploadTargetSchema } from '@stowage/proto/stowage/upload/v1/upload';
-import { as, bodyOf, refusalOf, startTestUploads, uploadOf } from './test-upload.ts';
+import { as, bodyOf, refusalOf, startTestUploads, until, uploadOf } from './test-upload.ts';
 import type { TestProcess, TestUploads } from './test-upload.ts';
 
 type Target = MessageInitShape<typeof UploadTargetSchema>;
@@ -112,6 +112,18 @@ describe('a complete upload', () => {
     expect(new Set(answers.map(({ file }) => file?.id)).size).toBe(1);
     expect(answers.filter(({ created }) => created)).toHaveLength(1);
     expect(system.neighbours.files.size).toBe(1);
+  });
+
+  test('is created though another finalize, refused for its sha256, opened it again meanwhile', async () => {
+    const id = await complete();
+    const gate = Promise.withResolvers<void>();
+    system.neighbours.gates.set('commitFile', gate.promise);
+    const right = finalize(id);
+    await until(() => system.neighbours.count('commitFile') === 1);
+    await system.sql("update upload.uploads set state = 'open' where id = $1", [id]);
+    gate.resolve();
+    expect((await right).created).toBe(true);
+    expect((await stateOf(id)).state).toBe('FINALIZED');
   });
 
   test('takes nothing more, but an empty body at its end', async () => {

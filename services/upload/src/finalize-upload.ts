@@ -163,11 +163,14 @@ async function commitFile(
   return file;
 }
 
-/** The file's own rows keep the rest from now on. False where another request was first. */
+/**
+ * The file's own rows keep the rest from now on. False where another request was first. Also of an upload that is open
+ * again: another finalize asked for another checksum meanwhile, but the file is made.
+ */
 async function markFinalized(db: QueryExecutorProvider, id: string, keepMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     update upload.uploads set state = 'finalized', expires_at = now() + ${keepMs} * interval '1 ms', backend_id = null,
       sealed_chunk_crc32c = null, sealed_head = null
-    where id = ${id} and state = 'finalizing'`.execute(db);
+    where id = ${id} and state in ('open', 'finalizing')`.execute(db);
   return numAffectedRows === 1n;
 }
