@@ -41,7 +41,7 @@ export class ByteClient {
   /** `origins` is like `http://host:port`, or several of them with commas between. */
   constructor(origins: string, { connect, lookup }: ByteClientOptions = {}) {
     const options: Pool.Options = {
-      // None waits for another's end: as many as there are requests, which the gateway limits.
+      // In a queue for one of a few a request would wait without any limit. There is the connection of a client for each.
       connections: null,
       connect: connect ?? { timeout: connectTimeoutMs },
       bodyTimeout: 60_000,

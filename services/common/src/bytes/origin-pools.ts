@@ -41,16 +41,8 @@ export class OriginPools {
    * nothing is left. Throws where no name can be resolved.
    */
   async next(failed: ReadonlySet<Pool>): Promise<Pool | null> {
-    if (
-      this.#upstreams.size === 0 &&
-      (await withinWait(
-        this.#resolve().then(() => true),
-        patienceMs.first,
-      )) === null
-    ) {
-      throw new Error(`no address within ${patienceMs.first} ms`);
-    }
-    if (performance.now() - this.#resolvedAt > resolveMs) void this.#resolve().catch(() => undefined);
+    if (this.#upstreams.size === 0) await this.#firstResolve();
+    else if (performance.now() - this.#resolvedAt > resolveMs) void this.#resolve().catch(() => undefined);
     const now = performance.now();
     const left = [...this.#upstreams.values()].filter(({ pool }) => !failed.has(pool));
     const working = left.filter(({ avoidUntil }) => avoidUntil <= now);
@@ -74,6 +66,13 @@ export class OriginPools {
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([...this.#upstreams.values()].map(({ pool }) => pool.destroy()));
+  }
+
+  async #firstResolve(): Promise<void> {
+    const answered = this.#resolve().then(() => true);
+    if ((await withinWait(answered, patienceMs.first)) === null) {
+      throw new Error(`no address within ${patienceMs.first} ms`);
+    }
   }
 
   #resolve(): Promise<void> {

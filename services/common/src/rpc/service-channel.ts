@@ -1,10 +1,9 @@
 import { isIP } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client as Channel } from '@grpc/grpc-js';
 import { unavailable } from '../errors.ts';
+import { withinWait } from '../within-wait.ts';
 import { lookupAll } from './addresses.ts';
 import type { Lookup } from './addresses.ts';
-import { withinWait } from '../within-wait.ts';
 
 /** How old the addresses of a name may be when a call is made; looked up again behind the back of calls. */
 const lookMs = 2_000;
@@ -85,11 +84,11 @@ export class ServiceChannel {
   }
 
   async #firstLook(): Promise<Opened> {
-    const tooLate = sleep(this.#patienceMs, null, { ref: false }).then(() => {
-      throw new Error(`no address within ${this.#patienceMs} ms`);
-    });
     try {
-      await Promise.race([this.#look(), tooLate]);
+      const answered = this.#look().then(() => true);
+      if ((await withinWait(answered, this.#patienceMs)) === null) {
+        throw new Error(`no address within ${this.#patienceMs} ms`);
+      }
     } catch (error) {
       throw unavailable(`${this.#target} can't be found just now.`, error);
     }

@@ -9,7 +9,7 @@ import type { ErrorCode } from '../errors.ts';
 
 const detailsKey = 'grpc-status-details-bin';
 const domain = 'stowage';
-/** What does not fit into the trailer of an answer ends its connection, with all other calls on it. In characters. */
+/** What does not fit into the trailer of an answer ends its connection, with all other calls on it. In bytes. */
 const longest = { detail: 2_000, members: 16_000 };
 /** How many items of each list are left of members that are too long. */
 const fewItems = 20;
@@ -17,7 +17,7 @@ const fewItems = 20;
 /** An AppError as a gRPC status with google.rpc.ErrorInfo in its details; of what is too long to be sent, the beginning. */
 export function toServiceError(error: AppError): Partial<ServiceError> {
   const code = grpcStatusOf(error.code);
-  const detail = error.detail.slice(0, longest.detail);
+  const detail = Buffer.from(error.detail).subarray(0, longest.detail).toString();
   const info = create(ErrorInfoSchema, {
     reason: error.code,
     domain,
@@ -31,11 +31,11 @@ export function toServiceError(error: AppError): Partial<ServiceError> {
 
 function membersOf({ members }: AppError): string {
   const whole = JSON.stringify(members);
-  if (whole.length <= longest.members) return whole;
+  if (Buffer.byteLength(whole) <= longest.members) return whole;
   const few = JSON.stringify(members, (_key, value: unknown) =>
     Array.isArray(value) ? value.slice(0, fewItems) : value,
   );
-  return few.length <= longest.members ? few : '{}';
+  return Buffer.byteLength(few) <= longest.members ? few : '{}';
 }
 
 /** The AppError that the other end threw, or `unavailable` where the other end could not be asked. */
