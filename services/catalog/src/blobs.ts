@@ -52,7 +52,7 @@ export async function requeueRemovals(trx: Trx): Promise<void> {
       select id from catalog.blobs where delete_after < now() - ${lateMs} * interval '1 ms'
       order by delete_after limit ${lateAtOnce} for update skip locked)
     returning id, delete_after`.execute(trx);
-  await enqueueJobs(trx, 'remove_blob', rows.map(removalOf));
+  await enqueueJobs(trx, 'remove_blob', rows.map(removalOf), removalAttempts);
 }
 
 /**

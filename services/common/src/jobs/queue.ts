@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Kysely } from 'kysely';
+import { violatedConstraint } from '../database/database-error.ts';
 import { query } from '../database/transaction.ts';
 import { dueNow, wakeChannel } from './enqueue.ts';
 import type { ClaimedJob, JsonObject, Progress } from './job.ts';
@@ -94,13 +95,30 @@ export type Outcome =
   | { state: 'pending'; code: string; detail: string; delayMs: number }
   | { state: 'released'; delayMs?: number };
 
-/** Writes how an attempt ended. False: another worker has the job by now, and nothing was changed. */
+/**
+ * Writes how an attempt ended. False: another worker has the job by now, and nothing was changed. One that goes back stays
+ * the only one of its dedupe key, unless another was queued while it ran.
+ */
 export async function settleJob<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outcome): Promise<boolean> {
+  try {
+    return await settle(db, job, outcome, keptKey);
+  } catch (error) {
+    // Queued in the very moment between the look for another and this one's going back.
+    if (violatedConstraint(error) === null) throw error;
+    return settle(db, job, outcome, sql`null`);
+  }
+}
+
+const keptKey = sql`case when not exists (
+  select from jobs.jobs other where other.kind = jobs.jobs.kind and other.dedupe_key = jobs.jobs.dedupe_key
+    and other.dedupe_key is not null and other.state = 'pending') then dedupe_key end`;
+
+async function settle<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outcome, key: Fragment): Promise<boolean> {
   const wakes = outcome.state === 'released' && !outcome.delayMs;
   const { rows } = await query(() =>
     sql`
       with settled as (
-        update jobs.jobs set lease_until = null, lease_holder = null, fence = fence + 1, ${settlement(outcome)}
+        update jobs.jobs set lease_until = null, lease_holder = null, fence = fence + 1, ${settlement(outcome, key)}
         where id = ${job.id} and fence = ${job.fence} and state = 'running'
         returning id, kind, state, attempt, traceparent
       ), event as (${jobEventsInsert(sql`settled`)})
@@ -111,7 +129,9 @@ export async function settleJob<T>(db: Kysely<T>, job: ClaimedJob, outcome: Outc
   return rows.length === 1;
 }
 
-function settlement(outcome: Outcome): ReturnType<typeof sql> {
+type Fragment = ReturnType<typeof sql>;
+
+function settlement(outcome: Outcome, key: Fragment): Fragment {
   switch (outcome.state) {
     case 'succeeded':
       return sql`state = 'succeeded', finished_at = now(), error_code = null, error_detail = null,
@@ -120,10 +140,10 @@ function settlement(outcome: Outcome): ReturnType<typeof sql> {
     case 'failed':
       return sql`state = 'failed', finished_at = now(), error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
     case 'pending':
-      return sql`state = 'pending', dedupe_key = null, run_after = now() + ${outcome.delayMs} * interval '1 ms',
+      return sql`state = 'pending', dedupe_key = ${key}, run_after = now() + ${outcome.delayMs} * interval '1 ms',
         error_code = ${outcome.code}, error_detail = ${outcome.detail}`;
     case 'released':
-      return sql`state = 'pending', dedupe_key = null, attempt = attempt - 1,
+      return sql`state = 'pending', dedupe_key = ${key}, attempt = attempt - 1,
         run_after = ${dueNow} + ${outcome.delayMs ?? 0} * interval '1 ms'`;
   }
 }

@@ -38,7 +38,7 @@ export class RunSlot {
         insert into placement.reconcile_run as run (slot, job_id, fence, position, covers, started_at)
         select true, ${job.id}::uuid, ${job.fence}::bigint, '{}', array(
           select id from jobs.jobs where state = 'pending' and kind = 'full_reconcile'
-            and not params @> '{"remove_unknown": true}' and (dedupe_key is null or run_after <= now()) limit ${coversMax}), now()
+            and not params @> '{"remove_unknown": true}' and (dedupe_key is null or started_at is not null or run_after <= now()) limit ${coversMax}), now()
         on conflict (slot) do update set fence = excluded.fence, job_id = excluded.job_id, clean = false,
           position = case when run.job_id = excluded.job_id then run.position else excluded.position end,
           covers = case when run.job_id = excluded.job_id then run.covers else excluded.covers end,

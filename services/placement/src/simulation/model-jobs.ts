@@ -78,7 +78,9 @@ export class ModelJobs {
       return true;
     }
     job.state = 'pending';
-    job.dedupeKey = null;
+    if (this.all.some((other) => other.state === 'pending' && other !== job && other.dedupeKey === job.dedupeKey)) {
+      job.dedupeKey = null;
+    }
     if (outcome === 'failed') {
       job.runAfter = this.#now() + backoffMs(job.attempt, () => this.#random.next());
     } else {
