@@ -6,7 +6,7 @@ import { wakeChannel } from './enqueue.ts';
 export class WakeListener {
   /** The one connection of this process that hears notifications, for whoever else needs to. */
   readonly notifications: NotificationListener;
-  #bell = Promise.withResolvers<void>();
+  readonly #waiting = new Set<() => void>();
 
   constructor(url: string, logger: Logger) {
     this.notifications = new NotificationListener(url, logger);
@@ -22,12 +22,15 @@ export class WakeListener {
   async next(timeoutMs: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, timeoutMs);
-    const onAbort = (): void => resolve();
-    signal.addEventListener('abort', onAbort, { once: true });
-    await Promise.race([promise, this.#bell.promise]);
+    // Not a race with a promise that lives on: that keeps what it is raced with, for as long as nothing rings.
+    const end = (): void => resolve();
+    this.#waiting.add(end);
+    const timer = setTimeout(end, timeoutMs);
+    signal.addEventListener('abort', end, { once: true });
+    await promise;
+    this.#waiting.delete(end);
     clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
+    signal.removeEventListener('abort', end);
   }
 
   close(): Promise<void> {
@@ -35,7 +38,6 @@ export class WakeListener {
   }
 
   #ring(): void {
-    this.#bell.resolve();
-    this.#bell = Promise.withResolvers<void>();
+    for (const end of this.#waiting) end();
   }
 }

@@ -20,6 +20,12 @@ export interface WorkerOptions<T> {
   logger: Logger;
 }
 
+/** What ends an attempt: anything at all, and the loss of its lease alone. */
+interface Ends {
+  signal: AbortSignal;
+  lost: AbortSignal;
+}
+
 /** How long a worker waits at most before it looks again, should a wake-up be lost. */
 const pollMs = 5_000;
 
@@ -31,6 +37,8 @@ export class Worker<T> {
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
   #loop: Promise<void> = Promise.resolve();
+  /** Ends the wait for the end of any job. */
+  #onEnd: () => void = () => undefined;
 
   constructor(options: WorkerOptions<T>) {
     this.#options = options;
@@ -53,13 +61,19 @@ export class Worker<T> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const turn = new AbortController();
-      const woken = this.#options.wake.next(pollMs, AbortSignal.any([signal, turn.signal]));
+      const end = (): void => turn.abort();
+      signal.addEventListener('abort', end, { once: true });
+      const woken = this.#options.wake.next(pollMs, turn.signal);
       const claimed = await this.#claim();
       for (const job of claimed) this.#launch(job);
-      if (this.#running.size >= this.#options.concurrency) await Promise.race(this.#running);
-      else if (claimed.length === 0) await Promise.race([woken, ...this.#running]);
+      // Of its own each time: a promise that lives on keeps all that it is raced with.
+      const ended = Promise.withResolvers<void>();
+      this.#onEnd = ended.resolve;
+      if (this.#running.size >= this.#options.concurrency) await ended.promise;
+      else if (claimed.length === 0) await Promise.race([woken, ended.promise]);
       // Gives back the timer and the listeners of a wait that is over.
       turn.abort();
+      signal.removeEventListener('abort', end);
     }
   }
 
@@ -78,7 +92,10 @@ export class Worker<T> {
       .catch((error: unknown) =>
         this.#options.logger.warn({ err: error, job_id: job.id }, 'A job could not be settled.'),
       )
-      .finally(() => this.#running.delete(run));
+      .finally(() => {
+        this.#running.delete(run);
+        this.#onEnd();
+      });
     this.#running.add(run);
   }
 
@@ -88,7 +105,7 @@ export class Worker<T> {
     const progress: Progress = { done: 0, total: null, bytes: 0 };
     const renewal = this.#keepLease(job, progress, lost);
     try {
-      const outcome = await this.#attempt(job, signal, progress);
+      const outcome = await this.#attempt(job, { signal, lost: lost.signal }, progress);
       if (!lost.signal.aborted) await settleJob(this.#options.db, job, outcome);
     } finally {
       clearInterval(renewal);
@@ -114,15 +131,15 @@ export class Worker<T> {
     }, leaseMs / 3);
   }
 
-  async #attempt(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+  async #attempt(job: ClaimedJob, ends: Ends, progress: Progress): Promise<Outcome> {
     // Claimed while the process began to stop: no handler is begun that would miss the signal.
-    if (signal.aborted) return { state: 'released' };
+    if (ends.signal.aborted) return { state: 'released' };
     const startedAt = performance.now();
     const attributes = { 'stowage.job.id': job.id, 'stowage.job.kind': job.kind, 'stowage.job.attempt': job.attempt };
     // A trace of its own, linked to what caused the job: that may be long over, and have caused thousands.
     const settings = { root: true, links: linksTo(job.traceparent), attributes };
     const outcome = await inSpan(`job ${job.kind}`, settings, async () => {
-      const ended = await this.#handle(job, signal, progress);
+      const ended = await this.#handle(job, ends, progress);
       if (ended.state === 'failed' || ended.state === 'pending') failSpan(ended.code);
       return ended;
     });
@@ -130,14 +147,15 @@ export class Worker<T> {
     return outcome;
   }
 
-  async #handle(job: ClaimedJob, signal: AbortSignal, progress: Progress): Promise<Outcome> {
+  async #handle(job: ClaimedJob, { signal, lost }: Ends, progress: Progress): Promise<Outcome> {
     try {
       const handler = this.#handlers.get(job.kind);
       if (!handler) throw new PermanentJobError(`nobody here works ${job.kind}`);
       const result = await handler(job, { signal, progress: (change) => Object.assign(progress, change) });
       return { state: 'succeeded', result, progress };
     } catch (error) {
-      return this.#failure(job, error);
+      // Cancelled, or another worker has it: what it failed with says nothing, and nothing is written.
+      return lost.aborted ? { state: 'released' } : this.#failure(job, error);
     }
   }
 
