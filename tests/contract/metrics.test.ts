@@ -28,6 +28,9 @@ afterAll(async () => {
 
 /** A file that came and went, an upload that was given up, a request to nowhere, and a job. */
 async function useIt(): Promise<void> {
+  const { items } = expectStatus(await client.get('/api/backends'), 200).json;
+  const policy = { backends: [items[0].id], replicas: 1 };
+  expectStatus(await client.call('PUT', '/api/policies/placement/ledger', { body: policy }), 200);
   const upload = await completeUpload(client, content, { filename: 'counted.txt', file_class: 'ledger' });
   fileId = expectStatus(await finalize(client, upload), 201).json['id'];
   expect(await contentOf(client, fileId)).toEqual(content);

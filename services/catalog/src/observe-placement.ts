@@ -8,7 +8,7 @@ const timing = { everyMs: 30_000, restFactor: 100, staleMs: 6 * 3_600_000 };
 
 const states = ['satisfied', 'converging', 'degraded', 'lost'] as const;
 
-/** A row for each class that has files. */
+/** A row for each class with a policy of its own that has files, and `default` for all others: clients make classes up. */
 export interface PlacementCounts extends Record<(typeof states)[number], number> {
   fileClass: string;
   /** For how many seconds the first of those that are not satisfied has been so, at least; 0 where all are. */
@@ -32,7 +32,7 @@ export function observePlacement(bulk: pg.Pool, logger: Logger): () => void {
 }
 
 /**
- * Counts by the rule of placementState(). A blob counts once in each class that has a file of it. Since when something is
+ * Counts by the rule of placementState(). A blob counts once for each policy that it follows. Since when something is
  * amiss is not kept: not before the content, its policy and the state of the backends became what they are.
  */
 export async function countPlacement(bulk: pg.Pool): Promise<PlacementCounts[]> {
@@ -47,21 +47,20 @@ export async function countPlacement(bulk: pg.Pool): Promise<PlacementCounts[]> 
           where r.state = 'available' and b.enabled and b.health_status <> 'unhealthy') as good
       from catalog.replicas r join registry.backend_standing b on b.id = r.backend_id group by r.blob_id),
     files as (
-      select distinct n.blob_id, n.file_class from catalog.nodes n where n.kind = 'file' and n.purged_at is null),
+      select distinct n.blob_id, coalesce(w.file_class, 'default') as file_class
+      from catalog.nodes n left join wanted w using (file_class) where n.kind = 'file' and n.purged_at is null),
     judged as (
-      select f.file_class, greatest(b.created_at, coalesce(own.since, other.since)) as since,
+      select f.file_class, greatest(b.created_at, w.since) as since,
         case
           when l.readable is not true then 'lost'
-          when cardinality(coalesce(own.usable_ids, other.usable_ids)) < coalesce(own.replicas, other.replicas)
-            then 'degraded'
-          when coalesce(own.usable_ids, other.usable_ids) <@ coalesce(l.good, '{}') then 'satisfied'
-          when cardinality(coalesce(l.good, '{}')) < coalesce(own.replicas, other.replicas) and l.hurt then 'degraded'
+          when cardinality(w.usable_ids) < w.replicas then 'degraded'
+          when w.usable_ids <@ coalesce(l.good, '{}') then 'satisfied'
+          when cardinality(coalesce(l.good, '{}')) < w.replicas and l.hurt then 'degraded'
           else 'converging'
         end as state
       from files f join catalog.blobs b on b.id = f.blob_id
       left join lie l on l.blob_id = f.blob_id
-      left join wanted own on own.file_class = f.file_class
-      left join wanted other on other.file_class = 'default')
+      left join wanted w on w.file_class = f.file_class)
     select file_class as "fileClass",
       ${states.map((state) => `(count(*) filter (where state = '${state}'))::float8 as ${state}`).join(', ')},
       coalesce(greatest(0, extract(epoch from now() - min(since) filter (where state <> 'satisfied'))), 0)::float8

@@ -11,6 +11,9 @@ const dropped: ViewOptions[] = ['http.client.*', 'db.client.*', 'rpc.*'].map((in
   aggregation: { type: AggregationType.DROP },
 }));
 
+/** One for each state of each class that has a policy, of which there may be 1,000: what is beyond a limit is told under no name. */
+const many: ViewOptions = { instrumentName: 'stowage_placement_blobs', aggregationCardinalityLimit: 5_000 };
+
 /** Metrics for whoever scrapes the management port. Takes about 10 MB; instruments that were made before report nothing. */
 export function startMetrics(serviceName: string): Telemetry {
   const exporter = new PrometheusExporter({
@@ -18,7 +21,7 @@ export function startMetrics(serviceName: string): Telemetry {
     withoutScopeInfo: true,
     withoutTargetInfo: true,
   });
-  const provider = new MeterProvider({ readers: [exporter], views: dropped });
+  const provider = new MeterProvider({ readers: [exporter], views: [...dropped, many] });
   metrics.setGlobalMeterProvider(provider);
   const observed = observeProcess(serviceName);
   return {
