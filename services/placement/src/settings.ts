@@ -4,7 +4,7 @@ import { bandwidthSetting } from '@stowage/common/runtime/bandwidth-setting';
 import { natsCredentials, pemCertificates } from '@stowage/common/events/nats-credentials';
 import type { NatsCredentials } from '@stowage/common/events/nats-credentials';
 import { StartupError } from '@stowage/common/runtime/run-process';
-import { duration, integer, positiveDuration, setting } from '@stowage/common/runtime/settings';
+import { duration, integer, positiveDuration, setting, timeout } from '@stowage/common/runtime/settings';
 import type { Values } from '@stowage/common/runtime/settings';
 
 /** The settings of placement. */
@@ -34,7 +34,7 @@ export const placementSettings = {
     pemCertificates,
     { absent: null, secret: true },
   ),
-  checkIntervalMs: setting('STOWAGE_CHECK_INTERVAL', 'How often each enabled backend is probed.', positiveDuration, {
+  checkIntervalMs: setting('STOWAGE_CHECK_INTERVAL', 'How often each enabled backend is probed.', timeout, {
     fallback: '1m',
   }),
   scrubAfterMs: setting('STOWAGE_SCRUB_AFTER', 'After how long a copy is read whole again.', positiveDuration, {
@@ -52,7 +52,7 @@ export const placementSettings = {
   reconcileIntervalMs: setting(
     'STOWAGE_RECONCILE_INTERVAL',
     'How often all content is brought to where its policies say, beside every change of a policy.',
-    positiveDuration,
+    timeout,
     { fallback: '1h' },
   ),
   reconcileBandwidth: bandwidthSetting,
