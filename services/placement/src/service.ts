@@ -121,10 +121,18 @@ function workersOf(
   const slowMs = judgesSlow ? jobSlots.slowMs : Number.POSITIVE_INFINITY;
   const slots = new BackendSlots({ ...jobSlots, slowMs, most: common.jobConcurrency });
   return [
+    // Nothing else holds it up: that a backend is away has to be noticed.
+    new Worker({
+      db,
+      handlers: { health_check: healthCheck(backends) },
+      concurrency: common.jobConcurrency,
+      leaseMs: common.jobLeaseMs,
+      wake,
+      logger,
+    }),
     new Worker({
       db,
       handlers: {
-        health_check: healthCheck(backends),
         full_reconcile: fullReconcile(reconcile),
         scrub: scrub(db, services.replicas, settings.scrubAfterMs),
         sweep: sweep(backends),

@@ -91,6 +91,9 @@ function openBulk({ url, service, logger }: DatabaseOptions): pg.Pool {
     application_name: `stowage-${service}-bulk`,
     connectionTimeoutMillis: 5_000,
     max: bulk.connections,
+    // Its statements may take long: only the network can tell that the answer to one was lost.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
     options: guards.join(' '),
     idleTimeoutMillis: 5_000,
   });

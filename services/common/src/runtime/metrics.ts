@@ -91,7 +91,9 @@ class LastLook {
     } catch (error) {
       this.#settings.logger.warn({ err: error }, 'Metrics could not be read from the database.');
     }
-    const { everyMs, restFactor = 0 } = this.#settings;
-    this.#nextAt = performance.now() + Math.max(everyMs, restFactor * (performance.now() - startedAt));
+    const { everyMs, restFactor = 0, staleMs } = this.#settings;
+    // Well before what was found is too old to be told.
+    const restMs = Math.min(restFactor * (performance.now() - startedAt), staleMs / 2);
+    this.#nextAt = performance.now() + Math.max(everyMs, restMs);
   }
 }
